@@ -9,10 +9,11 @@ from pathlib import Path
 import altair
 import pytest
 
-from blklab.advise import figures, report
+from blklab.advise import figures, plan_report, report
 from blklab.advise import race as racing
-from blklab.advise.answer import Answer, advise, as_toml, script
+from blklab.advise.answer import Answer, advise, as_toml, join_scripts, script
 from blklab.advise.arrangement import Arrangement
+from blklab.advise.plan import Plan, PlanPart
 from blklab.advise.question import (
     Constraints,
     Question,
@@ -63,18 +64,6 @@ def test_rows_have_all_figures() -> None:
     assert result.result.simulated_ios < result.full_ios
 
 
-def test_disks_that_are_not_used_are_named() -> None:
-    result = advise(question("2xpm983:64GiB,2xhdd-7200:1TiB", excluded_kinds=("lvmcache", "bcache", "writecache")))
-    unused = [sentence.text for sentence in report.sentences(result) if sentence.topic == "Not used"]
-    best = result.rows[0].arrangement
-    assert not any(disk.startswith("hdd") for disk in best.disks)
-    assert len(unused) == 1 and unused[0].startswith("2 × hdd-7200, 2 TiB: ")
-    everything = replace(
-        result, rows=[replace(result.rows[0], arrangement=replace(best, spares=["hdd-7200-1", "hdd-7200-2"]))]
-    )
-    assert report.describe_unused_disks(everything) == ""
-
-
 def test_p99_of_merged_directions_is_within_both() -> None:
     (sample,) = answer().rows[0].today
     assert 0 < sample.p50_ns <= sample.p99_ns
@@ -90,7 +79,7 @@ def test_the_mean_counts_both_directions_also_if_they_have_as_many_ios() -> None
 
 
 def test_the_experiment_runs(tmp_path: Path) -> None:
-    text = as_toml(answer(), {})
+    text = as_toml([answer()], {})
     raw = tomllib.loads(text)
     assert raw["workloads"]["trace1"]["timing"] == "recorded"
     plan = cells.plan(load.ExperimentSource(tmp_path / "advice.toml", raw))
@@ -184,7 +173,7 @@ def lines(stacks: dict[str, dict[str, object]], disks: list[str], **keys: object
     of = Arrangement("any", "any", stacks, disks, 1, **keys)  # type: ignore[arg-type]
     pools = read_pools(["6xhdd-7200:1TiB,2xpm983:64GiB"], {}, "fresh")
     node = Simulations(replace(asked, pools=pools)).cell(of, asked.loads[0]).document["stack"]
-    return script(of, node, {"hdd-7200-1": "/dev/disk/by-id/ata-A"}, "ext4")
+    return join_scripts([script(of, node, {"hdd-7200-1": "/dev/disk/by-id/ata-A"}, "ext4")])
 
 
 def test_growth_that_is_not_served_comes_first() -> None:
@@ -194,7 +183,7 @@ def test_growth_that_is_not_served_comes_first() -> None:
     slow = replace(result.rows[0], headroom=0.5, headroom_is_more=False)
     assert "<1" in report.front(replace(result, rows=[slow])).rows[0]
     owned = replace(result, rows=result.rows[:1], other_rows=[], present=[slow])
-    assert (report.present(owned).rows[0][0], as_toml(owned, {})) == ("2", as_toml(replace(owned, present=[]), {}))
+    assert (report.present(owned).rows[0][0], as_toml([owned], {})) == ("2", as_toml([replace(owned, present=[])], {}))
     hostile = replace(result.question.loads[0], source="the trace \x1b[2J")
     shown = report.sentences(replace(result, question=replace(result.question, loads=[hostile])))
     assert "\x1b" not in "".join(sentence.text for sentence in shown)
@@ -274,16 +263,16 @@ def test_a_filesystem_over_several_parity_arrays_asks_the_kernel() -> None:
 def test_the_page_escapes_names() -> None:
     result = answer()
     hostile = replace(result.question.loads[0], source="<script>alert(1)</script>")
-    page = report.render(
-        replace(result, question=replace(result.question, loads=[hostile])), title="<b>", command="blklab advise"
-    )
+    part = PlanPart("data", replace(result, question=replace(result.question, loads=[hostile])))
+    page = plan_report.render(Plan([part], []), title="<b>", command="blklab advise")
     assert "<script>alert" not in page
     assert "To build it on Debian" in page
 
 
 def test_the_page_has_the_answer_and_the_table_before_the_reasons() -> None:
-    page = report.render(answer(), title="advice", command="blklab advise")
-    places = [page.index(text) for text in (">Answer<", "None of these is better", "Latency and capacity", ">Search<")]
+    plan = Plan([PlanPart("data", answer())], [])
+    page = plan_report.render(plan, title="advice", command="blklab advise")
+    places = [page.index(text) for text in (">Build<", "None of these is better", "Latency and capacity", ">Search<")]
     assert places == sorted(places)
     chart = report.chart(answer())
     assert chart is not None

@@ -40,9 +40,13 @@ def test_the_answer_for_a_trace(run: Run, tmp_path: Path) -> None:
     assert len(json.loads(planned.out)["cells"]) == min(4, len(document["arrangements"]))
     again = run(*command, "--json")
     assert json.loads(again.out) == document
-    terminal = run(*command)
-    assert terminal.out.startswith("Answer")
+    terminal = run(*command, "--full")
+    assert terminal.out.startswith("Build")
+    assert "None of these is better than another" in terminal.out
     assert "To build it on Debian, as root" in terminal.out
+    commands = run(*command, "--script")
+    assert "To build it on Debian, as root" in commands.out
+    assert "None of these is better than another" not in commands.out
 
 
 def test_latencies_that_are_not_known_are_not_printed(
@@ -51,11 +55,12 @@ def test_latencies_that_are_not_known_are_not_printed(
     monkeypatch.setattr(samples, "NOT_KNOWN", 1.0)
     page = tmp_path / "advice.html"
     command = ("advise", "--trace", TRACE, "--device", "md127", "--devices", "2xpm983:64GiB", "--html", page)
-    done = run(*command)
+    done = run(*command, "--full")
     assert done.status == 0, done.err
     words = " ".join(done.out.split())
     assert "The mean latency is not known (nine of ten measurements: " in words
     assert "It serves" not in words
+    assert "(nine of ten measurements)." in words
     table = done.out.split("None of these is better")[1]
     (row,) = [line for line in table.splitlines() if line.startswith("1 ")][:1]
     assert row.count("not known") == 3, row  # The mean, the 99th percentile and the headroom
@@ -108,7 +113,7 @@ def test_a_load_with_a_rate_wears_disks_as_it_writes(run: Run) -> None:
     # md limits a rebuild to 200,000 KiB a second: 39 minutes at least. Saturated disks take days.
     assert 2_300 < best["rebuild_seconds"] < 18_000
     assert "12 virtual machines with 445 I/Os per second" in document["assumed"][0]
-    terminal = " ".join(run("advise", "--load", "vm:12", "--devices", "2xpm983:480GB").out.split())
+    terminal = " ".join(run("advise", "--load", "vm:12", "--devices", "2xpm983:480GB", "--full").out.split())
     assert "times this load." in terminal
     assert "Assumed 12 virtual machines" in terminal
     assert "a day are written to the flash disk that is written most" in terminal
@@ -136,7 +141,7 @@ def test_the_load_of_a_machine_is_what_iostat_says(run: Run) -> None:
     words = ("advise", "--load-from", "tests/data/activity/iostat-12-xm.txt", "--devices", "2xpm983:480GB")
     done = run(*words)
     assert done.status == 0, done.err
-    terminal = " ".join(done.out.split())
+    terminal = " ".join(run(*words, "--full").out.split())
     assert "times today's load. The busiest report has 1.85 times the mean rate." in terminal
     assert "Assumed 86.7 reads per second" in terminal
     vda = json.loads(run(*words, "--device", "vda", "--json").out)
@@ -174,7 +179,7 @@ def test_a_search_needs_no_place_for_finished_simulations(
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     done = run("advise", "--load", "database", "--working-set", "1g", "--devices", "2xsm883")
-    assert (done.status, done.out.startswith("Answer")) == (0, True)
+    assert (done.status, done.out.startswith("Build")) == (0, True)
     assert "warning" in done.err
     assert "an interrupted search cannot continue" in done.err
 

@@ -3,7 +3,7 @@
 import math
 import pkgutil
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
@@ -40,11 +40,12 @@ from blklab.units import format_duration, format_size, parse_size
 
 MIN_TRACE_IOS = 1_000  # I/Os of a trace below which its 99th percentile is that of fewer than ten I/Os
 MAX_ROWS = 8  # Arrangements in the answer
+USUAL_LOSS = 0.001  # Probability of losing data above which more room is no reason to choose an array
+NEARLY_AS_FAST = 1.1  # Times the latency with a cache up to which an arrangement without one is preferred
 
 
 BLOCK = 4096  # Bytes of a filesystem block
-GROUP = "data"  # The volume group, its volume, and the outermost array
-MOUNT = "/srv/data"
+GROUP = "data"  # The volume group, its volume, the outermost array and the directory, if there is one array
 CONFIGURATION = "/etc/mdadm/mdadm.conf"
 RULES = "/etc/udev/rules.d/66-blklab-advice.rules"
 """After 63-md-raid-arrays.rules, which reads the names of arrays."""
@@ -52,44 +53,68 @@ RULES = "/etc/udev/rules.d/66-blklab-advice.rules"
 UNKNOWN = "/dev/disk/by-id/"  # What the user completes
 
 
-def script(arrangement: Arrangement, node: Table, paths: Mapping[str, str], filesystem: str) -> list[str]:
+@dataclass(frozen=True)
+class ScriptPart:
+    """The commands for one arrangement."""
+
+    disks: Sequence[str]  # Lines that give each disk a variable, which the user completes
+    checks: Sequence[str]  # Lines that stop the script before it writes
+    build: Sequence[str]  # Lines that write
+
+
+def script(
+    arrangement: Arrangement, node: Table, paths: Mapping[str, str], filesystem: str, name: str = GROUP
+) -> ScriptPart:
     """Returns a shell script for Debian; `node` is the stack of its cell, `paths` are those of known disks.
 
     It stops at the first error, before it writes if a disk is not empty or a name is in use. Arrays get no bad-block
-    lists; the filesystem is aligned to the stripes.
+    lists; the filesystem is aligned to the stripes. `name` is that of the volume and of its directory in /srv.
     """
-    variables = {name: f"disk_{number}" for number, name in enumerate((*arrangement.disks, *arrangement.spares), 1)}
-    lines = ["set -eu"]
-    for name, variable in variables.items():
-        model = name.rpartition("-")[0]
+    prefix = "disk" if name == GROUP else f"{name}_disk"
+    disks = (*arrangement.disks, *arrangement.spares)
+    variables = {disk: f"{prefix}_{number}" for number, disk in enumerate(disks, 1)}
+    disk_lines = []
+    for disk, variable in variables.items():
+        model = disk.rpartition("-")[0]
         # LVM takes a part of a disk as a volume, bcache needs a partition.
-        is_part = name in arrangement.sizes and arrangement.top_table.get("kind") == "bcache"
-        size_text = f"a partition of {format_size(arrangement.sizes[name])} of " if is_part else ""
-        comment = name if name in paths else f"complete this: {size_text}a {model}"
-        lines.append(f"{variable}={shlex.quote(paths.get(name, UNKNOWN))}  # {comment}")
-    shell_paths = {name: f'"${variable}"' for name, variable in variables.items()}
-    names = _array_names(arrangement)
-    shell_paths |= {name: f"/dev/md/{label}" for name, label in names.items()}
-    lines += _checks(
-        [shell_paths[name] for name in variables], [*(shell_paths[name] for name in names), f"/dev/{GROUP}", MOUNT]
-    )
-    lines += [*_stack(arrangement, shell_paths), *_settings(arrangement, names)]
+        is_part = disk in arrangement.sizes and arrangement.top_table.get("kind") == "bcache"
+        size_text = f"a partition of {format_size(arrangement.sizes[disk])} of " if is_part else ""
+        comment = disk if disk in paths else f"complete this: {size_text}a {model}"
+        disk_lines.append(f"{variable}={shlex.quote(paths.get(disk, UNKNOWN))}  # {comment}")
+    shell_paths = {disk: f'"${variable}"' for disk, variable in variables.items()}
+    names = _array_names(arrangement, name)
+    shell_paths |= {array: f"/dev/md/{label}" for array, label in names.items()}
+    new_paths = [*(shell_paths[array] for array in names), f"/dev/{name}", f"/srv/{name}"]
+    checks = _checks([shell_paths[disk] for disk in variables], new_paths)
+    build = [*_stack(arrangement, shell_paths, name), *_settings(arrangement, names)]
     nested = any(
-        name in shell_paths and name in arrangement.stacks for name in names_in(arrangement.top_table, "members")
+        member in shell_paths and member in arrangement.stacks for member in names_in(arrangement.top_table, "members")
     )
     parity = nested and any(table["level"] in {5, 6} for table in arrangement.arrays().values())
     if filesystem != "none":
         stripes = None if parity else geometry(node)
-        lines += _filesystem(filesystem, shell_paths[arrangement.top], stripes)
+        build += _filesystem(filesystem, shell_paths[arrangement.top], stripes, f"/srv/{name}")
+    return ScriptPart(disk_lines, [*checks], build)
+
+
+def join_scripts(parts: Sequence[ScriptPart]) -> list[str]:
+    """Returns one script that checks the disks of all parts before it writes to any."""
+    lines = ["set -eu"]
+    for part in parts:
+        lines += part.disks
+    for part in parts:
+        lines += part.checks
+    for part in parts:
+        lines += part.build
     return lines
 
 
-def _array_names(arrangement: Arrangement) -> dict[str, str]:
+def _array_names(arrangement: Arrangement, name: str) -> dict[str, str]:
     """Returns mdadm's names of the arrays: `data` for the outermost one, `data-part1` for a part of it."""
-    arrays = [name for name, table in arrangement.arrays().items() if table["level"] != "linear"]
-    parts = [name for name in arrays if name != arrangement.top]
-    part_labels = {name: f"{GROUP}-part{number}" for number, name in enumerate(parts, 1)}
-    return {name: part_labels.get(name, GROUP) for name in arrays}
+    arrays = [array for array, table in arrangement.arrays().items() if table["level"] != "linear"]
+    parts = [array for array in arrays if array != arrangement.top]
+    part_labels = {array: f"{name}-part{number}" for number, array in enumerate(parts, 1)}
+    return {array: part_labels.get(array, name) for array in arrays}
 
 
 def _checks(disks: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
@@ -102,8 +127,8 @@ def _checks(disks: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
         yield f'for path in {" ".join(paths)}; do [ ! -e "$path" ] || {{ echo "$path exists" >&2; exit 1; }}; done'
 
 
-def _stack(arrangement: Arrangement, shell_paths: dict[str, str]) -> Iterator[str]:
-    """Yields the commands for each stack, and enters the paths of volumes."""
+def _stack(arrangement: Arrangement, shell_paths: dict[str, str], group: str = GROUP) -> Iterator[str]:
+    """Yields the commands for each stack, and enters the paths of volumes; `group` is the volume group."""
     if any(table["level"] not in {0, "linear"} for table in arrangement.arrays().values()):
         yield f"grep -qs '^CREATE.*bbl=no' {CONFIGURATION} || echo 'CREATE bbl=no' >> {CONFIGURATION}"
     arrays = [name for name in arrangement.arrays() if name in shell_paths]
@@ -122,8 +147,8 @@ def _stack(arrangement: Arrangement, shell_paths: dict[str, str]) -> Iterator[st
             yield from _bcache(table, shell_paths)
             shell_paths[name] = '"$bcache"'
         else:
-            shell_paths[name] = f"/dev/{GROUP}/{GROUP}"
-            yield from _volume(arrangement, table, shell_paths)
+            shell_paths[name] = f"/dev/{group}/{group}"
+            yield from _volume(arrangement, table, shell_paths, group)
     if arrays:
         yield "update-initramfs -u"
 
@@ -159,17 +184,17 @@ def _bcache(table: Table, shell_paths: Mapping[str, str]) -> Iterator[str]:
     yield f"bcache=$(lsblk --noheadings --raw --output PATH {backing} | grep -m1 /dev/bcache)"
 
 
-def _volume(arrangement: Arrangement, table: Table, shell_paths: Mapping[str, str]) -> Iterator[str]:
+def _volume(arrangement: Arrangement, table: Table, shell_paths: Mapping[str, str], group: str) -> Iterator[str]:
     """Yields the commands for a volume of LVM, with its cache."""
     kind = table.get("kind")
     names = members_of(table) if kind is None else [str(table["origin"]), str(table["cache"])]
     paths = [shell_paths[name] for name in names]
-    yield f"vgcreate {GROUP} {' '.join(paths)}"
+    yield f"vgcreate {group} {' '.join(paths)}"
     if kind is None:
-        yield f"lvcreate --yes --name {GROUP} --extents 100%FREE {GROUP} {' '.join(paths)}"
+        yield f"lvcreate --yes --name {group} --extents 100%FREE {group} {' '.join(paths)}"
         return
-    yield f"lvcreate --yes --name {GROUP} --extents 100%PVS {GROUP} {paths[0]}"
-    yield from _cache_of_volume(arrangement, GROUP, GROUP, paths[1], "")
+    yield f"lvcreate --yes --name {group} --extents 100%PVS {group} {paths[0]}"
+    yield from _cache_of_volume(arrangement, group, group, paths[1], "")
 
 
 def _cache_of_volume(arrangement: Arrangement, group: str, volume: str, path: str, block: str) -> Iterator[str]:
@@ -240,7 +265,7 @@ def _settings(arrangement: Arrangement, names: Mapping[str, str]) -> Iterator[st
         yield "udevadm control --reload && udevadm trigger --subsystem-match=block --action=change"
 
 
-def _filesystem(kind: str, path: str, stripes: tuple[int, int] | None) -> Iterator[str]:
+def _filesystem(kind: str, path: str, stripes: tuple[int, int] | None, directory: str) -> Iterator[str]:
     """Yields mkfs and the line of fstab; without `noatime`, each read causes a write."""
     options = ""
     if stripes is not None:
@@ -248,10 +273,10 @@ def _filesystem(kind: str, path: str, stripes: tuple[int, int] | None) -> Iterat
         unit = chunk // BLOCK
         options = f" -E stride={unit},stripe_width={unit * count}" if kind == "ext4" else f" -d su={chunk},sw={count}"
     yield f"mkfs.{kind}{options} {path}"
-    yield f"mkdir -p {MOUNT}"
+    yield f"mkdir -p {directory}"
     check = 2 if kind == "ext4" else 0
-    yield f'echo "UUID=$(blkid -s UUID -o value {path}) {MOUNT} {kind} noatime,nofail 0 {check}" >> /etc/fstab'
-    yield f"mount {MOUNT}"
+    yield f'echo "UUID=$(blkid -s UUID -o value {path}) {directory} {kind} noatime,nofail 0 {check}" >> /etc/fstab'
+    yield f"mount {directory}"
 
 
 @dataclass(frozen=True)
@@ -262,7 +287,7 @@ class Answer:
     present: Sequence[ArrangementFigures]  # Arrays that the user has
     reasons: Sequence[str]  # What limits the best, in sentences
     doubts: Sequence[str]  # What the figures depend on
-    script: Sequence[str]  # What to type
+    script: ScriptPart  # What to type
     cache: CacheAnswer | None  # If the best has a cache: which size and chunk of this kind
     options: SearchSpace  # The arrangements that were simulated, and those that needed no simulation
     result: RaceResult
@@ -277,17 +302,20 @@ def advise(
     present: Sequence[Arrangement] = (),
     filesystem: str = "ext4",
     tick: Tick = ignore_tick,
+    name: str = GROUP,
+    show_first: Callable[[Arrangement], object] | None = None,
 ) -> Answer:
     """Searches the arrangements and returns the answer.
 
-    `paths` are those of known disks, by name; `present` are arrays that the user has, to compare with. Raises
-    BlklabError if no arrangement meets the constraints, with the constraint to relax.
+    `paths` are those of known disks, by name; `present` are arrays that the user has, to compare with; `name` is that
+    of the volume. `show_first` gets the best arrangement of the first short simulations. Raises BlklabError if no
+    arrangement meets the constraints, with the constraint to relax.
     """
     simulations = Simulations(question, file, parallel, tick)
     options = space(question, simulations)
     if not options.fitting:
         raise BlklabError(_no_fit_message(question, options))
-    result = race(question, options.fitting, simulations)
+    result = race(question, options.fitting, simulations, show_first=show_first)
     candidates = result.kept or _retry_slow(question, result.too_slow[:MAX_ROWS], simulations)
     candidates = [situations.tune_candidate(question, candidate, simulations) for candidate in candidates[:MAX_ROWS]]
     weights = [load.weight for load in question.loads]
@@ -302,6 +330,10 @@ def advise(
     if question.constraints.loss is not None:
         sorted_candidates = sorted([*candidates, *result.others], key=order)
         rows = _select_safe(question, [all_rows[all_candidates.index(candidate)] for candidate in sorted_candidates])
+    elif question.largest_first:
+        rows = _sort_by_capacity(question, rows)
+    elif not question.cheapest_first:
+        rows = _prefer_durable(question, rows)
     best_by_level = {row.arrangement.level: row for row in reversed([*rows, *all_rows])}
     comparisons = question.constraints.comparisons
     other_rows = []
@@ -328,7 +360,7 @@ def advise(
         present_rows,
         _explain_best(question, best, simulations),
         doubts(question, [row.arrangement for row in (*rows, *other_rows)]),
-        script(best.arrangement, document["stack"], paths or {}, filesystem),
+        script(best.arrangement, document["stack"], paths or {}, filesystem, name),
         _cache(question, best.arrangement, simulations),
         options,
         result,
@@ -383,6 +415,45 @@ def _select_safe(question: Question, rows: Sequence[ArrangementFigures]) -> list
         f"relax --loss-below to {new_bound:g}, add disks, "
         "or have disks replaced and arrays checked more often (--replaced-after, --checked-every)"
     )
+
+
+def serves(question: Question, row: ArrangementFigures) -> bool:
+    """Whether the arrangement serves the growth of the loads; loads without a rate are always served."""
+    return row.headroom is None or row.headroom_is_more or row.headroom >= question.growth
+
+
+def _sort_by_capacity(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
+    """Returns arrangements that serve the loads and seldom lose data first, and the largest of these first.
+
+    Of equally large ones, that which loses data less often comes first.
+    """
+
+    def key(row: ArrangementFigures) -> tuple[bool, bool, float, float]:
+        is_risky = row.loss.any.mean > USUAL_LOSS
+        size = round(100 * math.log(row.arrangement.capacity))  # Differences of 1 % do not count
+        return not serves(question, row), is_risky, -size, row.loss.any.mean
+
+    return sorted(rows, key=key)
+
+
+def _prefer_durable(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
+    """Returns arrangements, with a fast cache behind one without a cache that is nearly as fast.
+
+    So it is if the cache wears out within YEARS, or if a single disk of it holds the only copy of what was written.
+    """
+    first = rows[0]
+    if "cache" not in first.arrangement.top_table:
+        return [*rows]
+    cache = first.arrangement.below(str(first.arrangement.top_table["cache"]))
+    is_only_copy = first.arrangement.top_table.get("mode") != "writethrough" and len(cache.disks) == 1
+    wears_out = first.rated_years is not None and first.rated_years < situations.YEARS
+    if not (is_only_copy or wears_out):
+        return [*rows]
+    limit = NEARLY_AS_FAST * first.slowest_load().mean_ns
+    for row in rows[1:]:
+        if "cache" not in row.arrangement.top_table and row.slowest_load().mean_ns <= limit and serves(question, row):
+            return [row, *(other for other in rows if other is not row)]
+    return [*rows]
 
 
 def _is_as_good(other: ArrangementFigures, row: ArrangementFigures) -> bool:
@@ -546,34 +617,47 @@ def _doubts_of_rates(question: Question, arrangements: Sequence[Arrangement]) ->
 MAX_EXPERIMENT_ROWS = 4  # Arrangements in the experiment
 
 
-def as_toml(answer: Answer, plans: Mapping[str, FioPlan], max_rows: int = MAX_EXPERIMENT_ROWS) -> str:
-    """Returns the experiment; `plans` stand for the traces, by the load's name: the lab and hosts run fio."""
+def as_toml(answers: Sequence[Answer], plans: Mapping[str, FioPlan], max_rows: int = MAX_EXPERIMENT_ROWS) -> str:
+    """Returns the experiment that proves answers, each with its own disks and loads.
+
+    `plans` stand for the traces, by the load's name: the lab and hosts run fio.
+    """
     disks: dict[str, Table] = {}
     stacks: dict[str, Table] = {}
-    for number, row in enumerate(answer.rows[:max_rows], 1):
-        arrangement = row.arrangement
-        # Stacks get a number, and disks of which a part is used another name: arrangements use them differently.
-        names = {name: f"{name}-part" for name in arrangement.sizes}
-        names |= {name: f"a{number}-{name}" for name in arrangement.stacks}
-        for name, table in arrangement.devices(answer.question).items():
-            disks[names.get(name, name)] = table
-        for name, table in arrangement.warm().items():
-            stacks[names[name]] = {key: _replace_names(value, names) for key, value in table.items()}
-    settings = {"runtime": "30s", **answer.question.settings, **answer.rows[0].arrangement.settings}
     workloads: dict[str, Table] = {}
-    for load in answer.question.loads:
-        workloads[load.name] = grow_jobs(load, answer.question.growth)
-        if plan := plans.get(load.name):
-            jobs = {job.name: _job(plan, job, answer.question.growth) for job in plan.jobs}
-            workloads[load.name] = {"jobs": jobs}
-    experiment = {
+    cells: list[Table] = []
+    settings: dict[str, object] = {"runtime": "30s"}
+    number = 0
+    for answer in answers:
+        tops = []
+        for row in answer.rows[:max_rows]:
+            number += 1
+            arrangement = row.arrangement
+            # Stacks get a number, and disks of which a part is used another name: arrangements use them differently.
+            names = {name: f"{name}-part" for name in arrangement.sizes}
+            names |= {name: f"a{number}-{name}" for name in arrangement.stacks}
+            for name, table in arrangement.devices(answer.question).items():
+                disks[names.get(name, name)] = table
+            for name, table in arrangement.warm().items():
+                stacks[names[name]] = {key: _replace_names(value, names) for key, value in table.items()}
+            tops.append(names[arrangement.top])
+        settings |= {**answer.question.settings, **answer.rows[0].arrangement.settings}
+        for load in answer.question.loads:
+            workloads[load.name] = grow_jobs(load, answer.question.growth)
+            if plan := plans.get(load.name):
+                jobs = {job.name: _job(plan, job, answer.question.growth) for job in plan.jobs}
+                workloads[load.name] = {"jobs": jobs}
+        cells.append({"stack": tops, "workload": [load.name for load in answer.question.loads]})
+    experiment: dict[str, object] = {
         "title": "Advice",
-        "seed": answer.question.seed,
+        "seed": answers[0].question.seed,
         "settings": settings,
         "devices": disks,
         "stacks": stacks,
         "workloads": workloads,
     }
+    if len(answers) > 1:
+        experiment["cells"] = cells
     comment = "# Predicts, or with --on lab or --on host measures, what `blklab advise` found.\n"
     return comment + tomli_w.dumps(experiment)
 

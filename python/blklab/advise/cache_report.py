@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from blklab.advise.answer import doubts, script, script_for_volume
+from blklab.advise.answer import doubts, join_scripts, script, script_for_volume
 from blklab.advise.cache import WARM, WINDOWS, CacheAnswer, CacheFigures, WarmUp, choice_of
 from blklab.advise.candidates import CACHE_WORDS
 from blklab.advise.figures import YEARS
@@ -244,7 +244,7 @@ def script_lines(answer: CacheAnswer, simulations: Simulations) -> tuple[str, Se
     if arrangement.top_table["kind"] == "bcache":
         node = simulations.cell(arrangement, answer.question.loads[0]).document["stack"]
         about = "bcache cannot be put on a volume with data. To build all of it on Debian, as root"
-        return about, script(arrangement, node, {}, "ext4")
+        return about, join_scripts([script(arrangement, node, {}, "ext4")])
     about = "To put the cache on a volume of LVM, which keeps its data, as root"
     return about, script_for_volume(arrangement)
 

@@ -149,6 +149,12 @@ def _is_used(disk: str, stacks: Mapping[str, Table]) -> bool:
     return any(disk in table.values() or disk in members_of(table) for table in stacks.values())
 
 
+def least_rebuild_seconds(question: Question, arrangement: Arrangement) -> float | None:
+    """Returns the seconds that a rebuild takes at md's limit, without a load; None without redundancy."""
+    array = arrangement.redundant_array(question)
+    return _member_bytes(question, arrangement, array) / (MD_SYNC_SPEED_MAX << 10) if array else None
+
+
 def _member_bytes(question: Question, arrangement: Arrangement, array: str) -> int:
     return min(
         arrangement.sizes.get(member, question.disks[member].bytes) for member in members_of(arrangement.stacks[array])

@@ -72,6 +72,7 @@ class Load:
     rate: float | None = None  # I/Os per second of jobs with a limit; None for other loads
     peak: float | None = None  # The highest rate that was measured, over `rate`
     is_cold: bool = False  # Whether its data are in no cache at first
+    needs_room: bool = False  # Whether it reads or writes long streams of much data, which rotating disks serve
     assumption: str = ""  # What the answer assumes about it, with the source
 
     @property
@@ -89,6 +90,7 @@ class Question:
     constraints: Constraints
     settings: Table = field(default_factory=dict)  # As in an experiment file: kernel, filesystem
     growth: float = 1.0  # How many times today's load to plan for
+    largest_first: bool = False  # Whether the largest arrangement that serves the loads is advised, and not the fastest
     seed: int = 1
     care: Care = field(default_factory=Care)  # What the owner does about failed disks
     directory: Path = Path()  # To which paths in tables are relative
@@ -247,7 +249,8 @@ def load_of_mix(text: str, working_set: int) -> Load:
     document = read_toml(MIXES / f"{name}.toml")
     table = {**document["workload"], "size": str(working_set)}
     about = f"{document['title']}, {table['iodepth']} in flight, on {format_size(working_set)}"
-    return Load(name, table, f"{about} ({document['source']})", weight, span=working_set)
+    source = f"{about} ({document['source']})"
+    return Load(name, table, source, weight, span=working_set, needs_room=document.get("needs_room", False))
 
 
 def load_of_trace(text: str, device: str | None, number: int) -> Load:

@@ -11,7 +11,7 @@ Arrangements come in the order of preference: of equal ones, the first is chosen
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import NamedTuple
@@ -113,9 +113,16 @@ def longest(question: Question) -> int:
 
 
 def race(
-    question: Question, arrangements: Sequence[Arrangement], simulations: Simulations, rounds: Sequence[int] = ROUNDS
+    question: Question,
+    arrangements: Sequence[Arrangement],
+    simulations: Simulations,
+    rounds: Sequence[int] = ROUNDS,
+    show_first: Callable[[Arrangement], object] | None = None,
 ) -> RaceResult:
-    """Returns the best arrangements. With `rounds` of (1,) every arrangement is simulated at full length."""
+    """Returns the best arrangements. With `rounds` of (1,) every arrangement is simulated at full length.
+
+    `show_first` gets the fastest arrangement of the first round.
+    """
     full = longest(question)
     before = simulations.simulated_ios
     weights = [load.weight for load in question.loads]
@@ -143,6 +150,8 @@ def race(
         alive = [by_id.get(id(candidate), candidate) for candidate in alive]
         alive, slow = _split_by_bound(question, alive, final=False)
         too_slow += slow
+        if show_first is not None and former_length == 0 and alive:
+            show_first(_by_speed(alive, weights)[0].arrangement)
         # Short simulations are mostly their beginning: they compare only arrangements of the same class.
         best: list[Candidate] = []
         for members in _classes(alive):

@@ -59,6 +59,7 @@ class LoadModel:
     working_set: UnitFigure | None  # Bytes of a unit; None if it is not known
     workload: Table  # As in an experiment file, without rate and size
     is_cold: bool  # Whether its data are in no cache
+    needs_room: bool  # Whether it reads or writes long streams of much data
 
     def ios_per_second(self) -> float:
         """Returns the I/Os per second of one unit."""
@@ -93,6 +94,7 @@ def read_model(name: str) -> LoadModel:
         UnitFigure(**document["working_set"]) if "working_set" in document else None,
         document["workload"],
         document.get("cold", False),
+        document.get("needs_room", False),
     )
 
 
@@ -157,6 +159,7 @@ def _load_of_model(model: LoadModel, amount: float, weight: float, working_set: 
         span=span,
         rate=rate,
         is_cold=model.is_cold,
+        needs_room=model.needs_room,
         assumption=_assumption(model, amount, rate, span, is_typed=working_set is not None),
     )
 

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from blklab.advise import cache_report as cache_advice
-from blklab.advise.answer import Answer
+from blklab.advise.answer import Answer, join_scripts
 from blklab.advise.figures import YEARS, ArrangementFigures, written_a_day
 from blklab.advise.report_figures import (
     HOW_TO_RUN,
@@ -18,11 +18,11 @@ from blklab.advise.report_figures import (
 from blklab.advise.samples import Sample
 from blklab.md.reliability import RAREST, in_words, one_in
 from blklab.outcome import NOT_KNOWN
-from blklab.render import formatting, shell, terminal
+from blklab.render import formatting, terminal
 from blklab.render.chart import Chart, Spec, chart_spec, duration_label, layer, log_ticks, quantity, tip
 from blklab.render.console import Console
 from blklab.render.formatting import Sentence
-from blklab.render.shell import Item, PageSection, PlainText, SentenceList
+from blklab.render.shell import Item, PageSection, SentenceList
 from blklab.render.table import TextTable, number_columns, text_column
 from blklab.text.printing import printable
 from blklab.units import NANOSECONDS, format_duration, format_size
@@ -41,11 +41,11 @@ def verdict(answer: Answer) -> str:
     of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
     sentences = [f"Build {best.arrangement.words}: the {rank} arrangement that meets the constraints."]
     sentences += _describe_latencies(answer, sample, of_load)
-    shortfall = _shortfall(answer)
-    if shortfall:
-        sentences.insert(0, shortfall)
-    if best.headroom is not None and _is_headroom_known(answer, best):
-        sentences.append(f"It serves {_headroom_words(best)} {_load_word(answer)}.{_measured_peak(answer)}")
+    warning = shortfall(answer)
+    if warning:
+        sentences.insert(0, warning)
+    if best.headroom is not None and is_headroom_known(answer, best):
+        sentences.append(f"It serves {_headroom_words(best)} {load_word(answer)}.{_measured_peak(answer)}")
     if best.rated_years is not None and best.rated_years < 1:
         sentences.append(
             f"Warning: if this load never stops, it wears a flash disk out in {rated_years(best.rated_years)}: "
@@ -53,11 +53,25 @@ def verdict(answer: Answer) -> str:
         )
     close = numbers_as_fast(answer)
     if close:
-        numbers = formatting.spans_text([1, *map(int, close)])
+        numbers = [1, *map(int, close)]
         sentences.append(
-            f"Numbers {numbers} of the table may be equally fast: they differ by less than the model's error."
+            f"Numbers {formatting.spans_text(numbers)} of the table may be equally fast: "
+            f"they differ by less than the model's error. {_simplest(answer, numbers)}"
         )
     return " ".join(sentences)
+
+
+def _simplest(answer: Answer, numbers: Sequence[int]) -> str:
+    """Says which of some arrangements is the simplest: without a cache, then with the fewest arrays and disks."""
+    arrangements = [row.arrangement for row in _list_arrangements(answer)]
+
+    def parts(number: int) -> tuple[bool, int, int]:
+        arrangement = arrangements[number - 1]
+        disks = len(arrangement.disks) + len(arrangement.spares)
+        return "cache" in arrangement.top_table, len(arrangement.stacks), disks
+
+    simplest = min(numbers, key=parts)
+    return f"The simplest of them is {simplest}."
 
 
 def _describe_latencies(answer: Answer, sample: Sample, of_load: str) -> list[str]:
@@ -78,7 +92,7 @@ def _describe_latencies(answer: Answer, sample: Sample, of_load: str) -> list[st
     ]
 
 
-def _is_headroom_known(answer: Answer, row: ArrangementFigures) -> bool:
+def is_headroom_known(answer: Answer, row: ArrangementFigures) -> bool:
     """Returns whether it is known how much the arrangement serves at most.
 
     How often it serves a rate depends on what it does at most, unless latency has a limit.
@@ -93,21 +107,16 @@ def has_rates(answer: Answer) -> bool:
     return all(load.rate is not None for load in answer.question.loads)
 
 
-def _shortfall(answer: Answer) -> str:
+def shortfall(answer: Answer) -> str:
     """Says that the best arrangement does not serve the growth of the load, and which one does; empty if it does."""
     best = answer.rows[0]
     growth = answer.question.growth
-    if (
-        best.headroom is None
-        or best.headroom >= growth
-        or best.headroom_is_more
-        or not _is_headroom_known(answer, best)
-    ):
+    if best.headroom is None or best.headroom >= growth or best.headroom_is_more or not is_headroom_known(answer, best):
         return ""
     rows = enumerate(answer.rows, 1)
     sufficient = [number for number, row in rows if row.headroom_is_more or (row.headroom or 0) >= growth]
     alternative = f"number {sufficient[0]} of the table does" if sufficient else "no arrangement of the table does"
-    load = _load_word(answer) if growth == 1 else f"{growth:g} times {_load_word(answer)}"
+    load = load_word(answer) if growth == 1 else f"{growth:g} times {load_word(answer)}"
     return f"This does not serve {load}; {alternative}."
 
 
@@ -130,7 +139,7 @@ def _list_arrangements(answer: Answer) -> list[ArrangementFigures]:
     return [*answer.rows, *answer.other_rows, *answer.present]
 
 
-def _load_word(answer: Answer) -> str:
+def load_word(answer: Answer) -> str:
     """Returns what the headroom is compared with: measured loads are those of today."""
     loads = answer.question.loads
     return "today's load" if any(load.timed or load.peak is not None for load in loads) else "this load"
@@ -175,37 +184,14 @@ def _headroom_words(row: ArrangementFigures) -> str:
 
 def _short_headroom(answer: Answer, row: ArrangementFigures) -> str:
     """Returns the same for a column."""
-    if row.headroom is not None and not _is_headroom_known(answer, row):
+    if row.headroom is not None and not is_headroom_known(answer, row):
         return formatting.UNKNOWN
     return "<1" if row.headroom is not None and row.headroom < 1 else _headroom_words(row).removesuffix(" times")
-
-
-def describe_unused_disks(answer: Answer) -> str:
-    """Returns the disks that the best arrangement leaves, and why; empty if it uses all."""
-    best = answer.rows[0].arrangement
-    used = {*best.disks, *best.spares}
-    parts = []
-    unused_bytes = 0
-    for pool in answer.question.pools:
-        count = sum(pool.disk(number) not in used for number in range(1, pool.count + 1))
-        if count:
-            parts.append(f"{count} × {printable(pool.name)}")
-            unused_bytes += count * pool.bytes
-    if not parts:
-        return ""
-    reason = "with them it costs more" if answer.question.cheapest_first else "with them it is not faster"
-    disks = formatting.listing(parts)
-    return (
-        f"{disks}, {format_size(unused_bytes)}: the arrangement has the capacity that this load needs, and {reason}. "
-        "They are free for other data."
-    )
 
 
 def sentences(answer: Answer) -> list[Sentence]:
     """Returns the answer, its reasons, and what it depends on."""
     result = [Sentence("Answer", verdict(answer))]
-    if unused := describe_unused_disks(answer):
-        result.append(Sentence("Not used", unused))
     loads = "; ".join(printable(load.source) for load in answer.question.loads)
     growth_text = f", times {answer.question.growth:g}" if answer.question.growth != 1 else ""
     result.append(Sentence("Load", f"{loads}{growth_text}."))
@@ -312,7 +298,7 @@ def _table(answer: Answer, arrangements: Sequence[ArrangementFigures], first: in
         rows.append(cells)
     note = f"failures: disks that can fail, whichever they are; loss: probability of losing data within {YEARS} years"
     if has_headroom:
-        unit = f"times {_load_word(answer)}"
+        unit = f"times {load_word(answer)}"
         note += f"; headroom: {unit} until a disk saturates, I/Os fall behind or p99 exceeds the limit"
     if not all(row.slowest_load().is_known for row in arrangements):
         note += f"; {formatting.UNKNOWN}: the upper bound is more than {NOT_KNOWN:.0f} times the lower one"
@@ -462,44 +448,39 @@ def merge_labels(rows: Sequence[Spec], height: float, width: float) -> list[Spec
 
 
 def print_answer(console: Console, answer: Answer) -> None:
-    """Prints the answer, the table and what to type."""
+    """Prints all figures of an answer, and its reasons."""
     terminal.prose(console, sentences(answer))
     terminal.draw_table(console, front(answer), others(answer), present(answer), endurance(answer), losses(answer))
     console.print()
     terminal.prose(console, [Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)])
+
+
+def print_script(console: Console, script: Sequence[str]) -> None:
     console.print()
     console.print(f"To build it on Debian, as root: {HOW_TO_RUN}")
     console.print()
-    for line in answer.script:
+    for line in script:
         console.print(f"    {line}")
 
 
-def render(answer: Answer, *, title: str, command: str) -> str:
-    """Returns the page: the answer, the tables, and then the reasons; `command` created it."""
+def page_sections(answer: Answer, *, about: str, label: str) -> list[PageSection]:
+    """Returns the sections of a page on an answer; `about` names its loads in headings, `label` makes names unique.
+
+    Both are empty if the page has one answer.
+    """
     front_chart = chart(answer)
     items: list[Item] = [front(answer)]
     if front_chart:
-        items.append(front_chart)
+        items.append(replace(front_chart, name=f"{front_chart.name}{label}"))
     items += [table for table in (others(answer), present(answer)) if table.rows]
     items += [endurance(answer), losses(answer)]
-    script = PlainText(HOW_TO_RUN[0].upper() + HOW_TO_RUN[1:], "\n".join(answer.script), wrapped=True)
-    first, *reasons = sentences(answer)
     notes = [Sentence("Note" if not index else "", line) for index, line in enumerate(answer.doubts)]
-    sections = [
-        PageSection("front", "Arrangements", "Arrangements", items),
-        PageSection("reasons", "Reasons", "Reasons", [SentenceList([*reasons, *notes])]),
-        PageSection("script", "Script", "To build it on Debian, as root", [script]),
+    return [
+        PageSection(f"front{label}", f"Arrangements{about}", f"Arrangements{about}", items),
+        PageSection(
+            f"reasons{label}", f"Reasons{about}", f"Reasons{about}", [SentenceList([*sentences(answer), *notes])]
+        ),
     ]
-    return shell.render(
-        "document.html.j2",
-        sections,
-        kicker="advice",
-        title=title,
-        facts=[printable(load.source) for load in answer.question.loads],
-        sentences=[first],
-        doubts=[],
-        command=command,
-    )
 
 
 def as_dict(answer: Answer) -> dict[str, object]:
@@ -513,7 +494,7 @@ def as_dict(answer: Answer) -> dict[str, object]:
         "why": list(answer.reasons),
         "notes": list(answer.doubts),
         "cache": cache_advice.as_dict(answer.cache) if answer.cache else None,
-        "script": list(answer.script),
+        "script": join_scripts([answer.script]),
         "search": {
             "considered": answer.options.considered,
             "not_simulated": [asdict(removal) for removal in answer.options.removals],

@@ -31,6 +31,7 @@ T_95 = 2.201  # Student's t for 95 % and COMPARED - 1 degrees of freedom
 LONG = 10**15  # ns of simulated time at most; the number of I/Os ends a run
 Tick = Callable[[int, int], object]
 CACHED_BYTES = 2 << 30  # Most data of a load with a rate that is simulated with a cache
+LEAST_BITMAP_CHUNK = 4096  # Bytes of an array for a bit of its bitmap
 LEAST_CACHE = 512 << 20  # Bytes of a cache disk that is made smaller: bcache needs more than 512 buckets
 PEAK_DEPTH = 32  # I/Os in flight when a trace is replayed as fast as possible
 
@@ -44,7 +45,8 @@ def _shrink_data(question: Question, arrangement: Arrangement, load: Load) -> tu
     """Returns an arrangement and the table of a load whose data are as large as CACHED_BYTES at most.
 
     A cache of such data is smaller in the same ratio, so that it has the same hits: filling a cache of hundreds of GiB
-    before each simulation would take minutes. Without a cache, and for loads without a rate, nothing changes.
+    before each simulation would take minutes. The chunks of md's bitmaps are smaller in the same ratio, so that writes
+    find as few bits set. Without a cache, and for loads without a rate, nothing changes.
     """
     cache = arrangement.top_table.get("cache")
     if load.rate is None or load.is_cold or cache is None or load.span <= CACHED_BYTES:
@@ -59,7 +61,10 @@ def _shrink_data(question: Question, arrangement: Arrangement, load: Load) -> tu
     for name, job in jobs.items():
         # Each job begins where it began: the distances on a rotating disk remain.
         small_jobs[name] = {**job, "size": str(round(int(job["size"]) * ratio) >> 12 << 12)}
-    return replace(arrangement, sizes=sizes), {**load.table, "jobs": small_jobs}
+    bitmaps = [name for name, table in arrangement.arrays().items() if table.get("bitmap")]
+    bitmap_chunk = max(LEAST_BITMAP_CHUNK, 1 << round(math.log2(_core.MD_BITMAP_CHUNK * ratio)))
+    small = arrangement.change_stacks(bitmaps, bitmap_chunk=str(bitmap_chunk))
+    return replace(small, sizes=sizes), {**load.table, "jobs": small_jobs}
 
 
 def ignore_tick(_done: int, _expected: int) -> None:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from blklab.advise.answer import Answer
     from blklab.advise.arrangement import Arrangement
     from blklab.advise.measured_host import MeasuredHost
+    from blklab.advise.plan import Plan
     from blklab.advise.question import DiskPool, Load, Question
     from blklab.calibrate.observations import Observation
     from blklab.cluster import Parallel
@@ -92,6 +93,9 @@ class AdviseArguments:
     seed: int
     jobs: int | None  # Simulations at the same time
     cluster: str | None  # The address of a scheduler
+    one_array: bool  # Whether all loads share one array
+    full: bool  # Whether all figures and reasons are printed
+    script: bool  # Whether the commands are printed
     output: str | None  # File for the experiment
     html: str | None  # File for the page
     as_json: bool
@@ -171,12 +175,20 @@ class AdviseArguments:
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
 @common.jobs_option
 @common.cluster_option
+@click.option(
+    "--one-array", is_flag=True, help="All loads share one array of all disks, and do not get disks of their own."
+)
+@click.option("--full", is_flag=True, help="Print all figures and reasons, and the commands.")
+@click.option("--script", is_flag=True, help="Print the commands that build it.")
 @click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
 @click.option("--html", metavar="FILE", help="Write the answer as a page.")
 @common.json_option
 @common.collect_options(AdviseArguments)
 def advise(arguments: AdviseArguments) -> None:
-    """Find the array to build: for this load, on these disks, within these constraints.
+    """Find what to build: for these loads, on these disks, within these constraints.
+
+    With flash disks and rotating ones, loads of long streams (media, surveillance, backup) get an array of the rotating
+    disks, and other loads one of flash, if they fit so. Otherwise all loads share one array.
 
     blklab simulates the arrangements that a competent administrator would consider: levels, layouts, chunks, mirrors
     with write-mostly, groups of arrays, hot spares, caches. Short simulations come first, longer ones follow for those
@@ -185,7 +197,7 @@ def advise(arguments: AdviseArguments) -> None:
     \b
     Examples:
       blklab advise --trace md4 --devices 2xpm983,4xhdd-7200 --capacity 6TiB
-      blklab advise --load vm:12 --devices "2x 990 PRO 1TB, 4x WD Red Plus 8TB"
+      blklab advise --load vm:12 --load media:3 --devices "2x 990 PRO 1TB, 4x WD Red Plus 8TB"
       iostat -x 10 360 > iostat.txt; blklab advise --load-from iostat.txt --devices 2xpm983
       blklab advise --load database --devices 2xpm983,1xsm883 --json
       blklab advise --load backup --devices 10xhdd-7200 --failures 2 --exclude 10
@@ -195,20 +207,25 @@ def advise(arguments: AdviseArguments) -> None:
     \b
     Exit status: 0 an answer; 1 no arrangement meets the constraints; 2 wrong usage.
     """
-    from blklab.advise import report
+    from blklab.advise import plan_report
 
     for file in (arguments.output, arguments.html):
         out.check(file)
     question, paths, host_arrays = _question(arguments)
     with common.computing(arguments.cluster, arguments.jobs) as parallel:
-        answer = _search(question, paths, host_arrays, arguments.filesystem, parallel, arguments.as_json)
+        plan = _search(arguments, question, paths, host_arrays, parallel)
     if arguments.output is not None:
-        _write_experiment(answer, arguments.output)
+        _write_experiment(plan, arguments.output)
     if arguments.html is not None:
         command = shlex.join(["blklab", *sys.argv[1:]]) if sys.argv[1:2] == ["advise"] else ""
-        out.write(arguments.html, report.render(answer, title="Which array to build", command=command).encode())
+        page = plan_report.render(plan, title="Which array to build", command=command)
+        out.write(arguments.html, page.encode())
         common.notes().print(f"{printable(arguments.html)}: written")
-    common.emit(report.as_dict(answer), arguments.as_json, lambda console: report.print_answer(console, answer))
+    common.emit(
+        plan_report.as_dict(plan),
+        arguments.as_json,
+        lambda console: plan_report.print_plan(console, plan, full=arguments.full, script=arguments.script),
+    )
 
 
 def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], list[Arrangement]]":
@@ -269,7 +286,7 @@ def _question(arguments: AdviseArguments) -> "tuple[Question, dict[str, str], li
     care = Care(arguments.replaced_after / NANOSECONDS["h"], check_days if check_days < YEARS * 365 else None)
     loads = question.distinct_loads(loads)
     asked_question = question.Question(
-        pools, loads, constraints, settings, arguments.growth, arguments.seed, care, Path.cwd()
+        pools, loads, constraints, settings, arguments.growth, seed=arguments.seed, care=care, directory=Path.cwd()
     )
     return asked_question, paths, host_arrays
 
@@ -308,45 +325,72 @@ def _measure_this_host(arguments: AdviseArguments) -> "MeasuredHost":
 
 
 def _search(
+    arguments: AdviseArguments,
     question: "Question",
     paths: dict[str, str],
     present: "list[Arrangement]",
-    filesystem: str,
     parallel: "Parallel",
-    as_json: bool,
-) -> "Answer":
-    import platformdirs
+) -> "Plan":
+    """Return the plan. Arrays that the user has are compared with one array of all disks."""
+    from blklab.advise.answer import advise as find_answer
+    from blklab.advise.plan import make_plan
 
-    from blklab.advise.answer import advise as find
-    from blklab.cli.common import progress
+    is_shown = sys.stderr.isatty()
+
+    def find(part_question: "Question", name: str) -> "Answer":
+        first = " and ".join(printable(load.name) for load in part_question.loads)
+
+        def show_first(arrangement: "Arrangement") -> None:
+            if is_shown:
+                common.tell(
+                    f"first answer, from short simulations: for {first}, {arrangement.words}; it is refined now"
+                )
+
+        with common.progress("Simulating", total=1000, as_json=arguments.as_json) as tick:
+
+            def show(done: int, total: int) -> None:
+                tick(1000 * done // max(1, total))
+
+            return find_answer(
+                part_question,
+                _make_cache_file(part_question),
+                parallel,
+                paths,
+                present,
+                arguments.filesystem,
+                show,
+                name,
+                show_first,
+            )
+
+    return make_plan(question, find, together=arguments.one_array or bool(present))
+
+
+def _make_cache_file(question: "Question") -> Path | None:
+    """Return the file of finished simulations; None if its directory cannot be made."""
+    import platformdirs
 
     digest = hashlib.sha256(repr((question.pools, question.loads, question.seed)).encode()).hexdigest()[:16]
     directory = platformdirs.user_cache_path("blklab") / "advice"
-    file: Path | None = directory / f"{digest}.jsonl"
     try:
         out.make_directory(directory)
     except BlklabError as error:
         common.warn(f"{error}: an interrupted search cannot continue")
-        file = None
-    with progress("Simulating", total=1000, as_json=as_json) as tick:
-
-        def show(done: int, total: int) -> None:
-            tick(1000 * done // max(1, total))
-
-        return find(question, file, parallel, paths, present, filesystem, show)
+        return None
+    return directory / f"{digest}.jsonl"
 
 
-def _write_experiment(answer: "Answer", output: str) -> None:
+def _write_experiment(plan: "Plan", output: str) -> None:
     """Write the experiment, with jobs that resemble the traces."""
     from blklab import _core
-    from blklab.advise.answer import as_toml
     from blklab.trace.fio import FioPlan, make_plan
     from blklab.trace.profile import characterise
 
     plans: dict[str, FioPlan] = {}
-    for load in answer.question.loads:
-        if load.timed:
-            only = _core.Filter(devices=[str(load.table["device"])])
-            plans[load.name] = make_plan(characterise([str(load.table["replay"])], only))
-    out.write(output, as_toml(answer, plans).encode())
+    for part in plan.parts:
+        for load in part.loads:
+            if load.timed:
+                only = _core.Filter(devices=[str(load.table["device"])])
+                plans[load.name] = make_plan(characterise([str(load.table["replay"])], only))
+    out.write(output, plan.experiment(plans).encode())
     common.notes().print(f"{printable(output)}: written; `blklab run {printable(output)} --on lab` proves it")

@@ -326,7 +326,7 @@ def progress(
         task = bar.add_task(description, total=total)
 
         def show(position: int) -> None:
-            bar.update(task, position=position)
+            bar.update(task, completed=position)
 
         yield show
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from blklab.advise.answer import BLOCK_SIZE, script, script_for_volume
+from blklab.advise.answer import BLOCK_SIZE, join_scripts, script, script_for_volume
 from blklab.advise.arrangement import Arrangement
 from blklab.advise.cache import arrangements_of_size, origin_of
 from blklab.advise.question import Constraints, Question, load_of_mix, read_pool, read_pools
@@ -23,7 +23,7 @@ def commands(of: Arrangement, paths: dict[str, str], filesystem: str) -> list[st
     pools = read_pools(["3xhdd-7200:320MiB,1xpm983:200MiB"], {}, "fresh")
     load = load_of_mix("database", 64 << 20)
     node = Simulations(Question(pools, [load], Constraints())).cell(of, load).document["stack"]
-    return script(of, node, paths, filesystem)
+    return join_scripts([script(of, node, paths, filesystem)])
 
 
 def typed(machine: Rig, lines: Sequence[str]) -> None:
