@@ -198,3 +198,41 @@ def test_the_page_has_all_parts() -> None:
     for text in ("Arrangements for vm", "Arrangements for media", "mdadm --create /dev/md/large", ">Failure<"):
         assert text in page
     assert page.count('id="front-fast"') == page.count('id="front-large"') == 1
+
+
+EXPERTS = [
+    # Large disks for media, fast ones for virtual machines
+    ([HOMELAB, "vm:12", "media:3"], {"fast": "1", "large": "6"}, "https://rogersmith.codeberg.page/homelab/storage"),
+    # "For drives 8TB and above, RAID 6"
+    (
+        ["4xWD Red Plus 8TB", "media:3"],
+        {"data": "6"},
+        "https://needtoknowit.com.au/blog/is-raid-5-still-safe-with-large-drives/",
+    ),
+    # Six disks and more: RAID 6
+    (["6xN300 8TB", "media:4"], {"data": "6"}, "https://thediskguide.com/tools/raid-calculator"),
+    # RAID 1 for transactions
+    (
+        ["2xPM983 960GB", "postgresql:800tps"],
+        {"data": "1"},
+        "https://shiviyer.hashnode.dev/impact-of-raid-configurations-on-postgresql-performance-a-detailed-analysis",
+    ),
+    # RAID 5 for cameras
+    (
+        ["4xWD Purple 8TB", "surveillance:16"],
+        {"data": "5"},
+        "http://www.securityinfowatch.com/article/10552688/understanding-raid-systems-for-surveillance-storage",
+    ),
+    # RAID 6 for all disks above 1 TB
+    (
+        ["6xExos X16 16TB", "backup"],
+        {"data": "6"},
+        "https://www.ibm.com/docs/en/ds8000-10th-generation/10.0?topic=implementation-raid-10-overview",
+    ),
+]
+
+
+@pytest.mark.parametrize(("asked", "levels", "source"), EXPERTS)
+def test_answers_are_those_of_experts(asked: list[str], levels: dict[str, str], source: str) -> None:
+    result = homelab() if asked[0] == HOMELAB else plan(*asked, excluded_kinds=CACHES)
+    assert {part.name: part.answer.rows[0].arrangement.level for part in result.parts} == levels, source

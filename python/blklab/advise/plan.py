@@ -68,7 +68,9 @@ def make_plan(question: Question, find: Find, *, together: bool) -> Plan:
         parts, reason = _place(question, find)
         if parts:
             return Plan(parts, _describe_unused(question, parts))
-    answer = find(question, GROUP)
+    # Without the choice of a class of disks, loads of long streams still want room.
+    needs_room = all(load.needs_room for load in question.loads)
+    answer = find(replace(question, largest_first=needs_room), GROUP)
     part = PlanPart(GROUP, answer)
     unused = _unused_pools(question, [part])
     sentences = [_why_not_used(answer, unused)] if unused else []
@@ -125,7 +127,8 @@ def _find_part(question: Question, find: Find, name: str) -> tuple[PlanPart | No
     try:
         part = PlanPart(name, find(question, name))
     except BlklabError as error:
-        return None, f"The {disks} disks alone cannot serve {loads}: {error}."
+        obstacle = str(error).partition(": relax")[0]
+        return None, f"The {disks} disks alone cannot serve {loads}: {obstacle}."
     if not serves(question, part.answer.rows[0]):
         return None, f"The {disks} disks alone are too slow for {loads}."
     return part, ""

@@ -29,7 +29,7 @@ def sentences(plan: Plan) -> list[Sentence]:
         Sentence("" if number else "Build", _build(part, is_split=is_split)) for number, part in enumerate(plan.parts)
     ]
     if plan.together_reason:
-        result.append(Sentence("", f"One array for all loads. {plan.together_reason}"))
+        result.append(Sentence("", plan.together_reason))
     topics = [
         ("Not used", [*plan.unused]),
         ("Gives", [line for part in plan.parts for line in _gives(part)]),
