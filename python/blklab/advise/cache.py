@@ -100,8 +100,16 @@ class CacheAnswer:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether the mean latency is clearly lower with the cache, and not only because it divides I/Os."""
-        return self.gain < 1 - SAME and self.best.serves
+        """Whether the mean latency is clearly lower with the cache, and not only because it divides I/Os.
+
+        Of data that are read once, it only reads ahead: it copies the chunk whose beginning is read.
+        """
+        return self.gain < 1 - SAME and self.best.serves and not self.is_cold
+
+    @property
+    def is_cold(self) -> bool:
+        """Whether all loads read their data once."""
+        return all(load.is_cold for load in self.question.loads)
 
     @property
     def risky(self) -> list[CacheFigures]:

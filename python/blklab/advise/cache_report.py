@@ -36,14 +36,7 @@ def verdict(answer: CacheAnswer) -> str:
             "Measure the disks with `blklab calibrate`."
         )
     if not answer.is_worth_it:
-        if answer.gain > 1 + SAME:
-            gain = "is slower"
-        elif answer.gain < 1 - SAME:
-            # It is faster, and yet not worth it: it has no hits, only its chunks divide the I/Os.
-            gain = "helps only by dividing I/Os"
-        else:
-            gain = f"gains less than {formatting.share(SAME)}"
-        no_gain = f"{cache_words(best)} {gain}. {_both_means(answer)}"
+        no_gain = f"{cache_words(best)} {_describe_no_gain(answer)}. {_both_means(answer)}"
         if answer.risky:  # Faster ones leave fewer failures to survive: `sentences` names them
             return f"Not with {disks}: without a risk, {no_gain}"
         return f"No: even {no_gain}"
@@ -61,10 +54,27 @@ def verdict(answer: CacheAnswer) -> str:
             f"{rated_years(best.rated_years)}: take a larger disk, or one for more writes."
         )
     if not best.keeps_up:
-        lines.append("I/Os fall behind the recorded times even so: the load is too much for these disks.")
+        lines.append(f"I/Os fall behind {_pace(answer)} even so: the load is too much for these disks.")
     elif not answer.without.keeps_up:
-        lines.append("Without a cache, I/Os fall behind the recorded times.")
+        lines.append(f"Without a cache, I/Os fall behind {_pace(answer)}.")
     return " ".join(lines)
+
+
+def _describe_no_gain(answer: CacheAnswer) -> str:
+    """Says why the best cache is not worth it."""
+    if answer.gain > 1 + SAME:
+        return "is slower"
+    if answer.gain >= 1 - SAME:
+        return f"gains less than {formatting.share(SAME)}"
+    if answer.is_cold:
+        return "only reads ahead, since this load reads its data once"
+    # It has no hits: only its chunks divide the I/Os.
+    return "helps only by dividing I/Os"
+
+
+def _pace(answer: CacheAnswer) -> str:
+    """Returns what says when I/Os should end."""
+    return "the recorded times" if answer.question.loads[0].timed else "the rate of the load"
 
 
 def _both_means(answer: CacheAnswer) -> str:
@@ -97,6 +107,8 @@ def sentences(answer: CacheAnswer) -> list[Sentence]:
     best = answer.best
     load = printable(answer.question.loads[0].source)
     result = [Sentence("Answer", verdict(answer)), Sentence("Array", f"{answer.without.arrangement.words}; {load}.")]
+    assumptions = [load.assumption for load in answer.question.loads if load.assumption]
+    result += [Sentence("Assumed", printable(assumption)) for assumption in assumptions]
     result.append(Sentence("Size", size_sentence(answer)))
     if answer.risky:
         kinds = []

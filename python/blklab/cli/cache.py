@@ -4,6 +4,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 from click.exceptions import Exit
@@ -13,9 +14,13 @@ from blklab import units
 from blklab.cli import common
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.cli.trace.selection import TraceSource, trace_options
+from blklab.cli.value_completion import complete_loads
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.system.roots import Roots
 from blklab.trace.cache_curves import POLICIES, read_curves
+
+if TYPE_CHECKING:
+    from blklab.advise.question import Load
 
 COMMANDS = {
     "advise": CommandEntry("blklab.cli.cache:advise", "Is a cache worth it: which kind, how large, at what cost"),
@@ -245,8 +250,11 @@ def check(
 class CacheAdviseArguments:
     """What `blklab cache advise` is asked."""
 
-    trace: str
-    device: str | None  # Of the trace
+    trace: str | None
+    device: str | None  # Of the trace, or of the report of activity
+    named_load: str | None  # `vm:12` or `database`
+    activity_file: str | None  # The output of iostat or sar
+    working_set: int | None  # Bytes that a load without a trace uses
     slow: str  # The array: `raid6:6xhdd-7200:4TiB`
     fast: str  # The disks for the cache: `2xpm983`
     budget: int | None  # Most bytes of the cache; None for the whole fast disk
@@ -260,8 +268,26 @@ class CacheAdviseArguments:
 
 
 @click.command()
-@click.argument("trace", metavar="TRACE")
-@click.option("--device", metavar="NAME", help="Device of the trace; default: that of the whole workload.")
+@click.argument("trace", metavar="[TRACE]", required=False)
+@click.option(
+    "--device", metavar="NAME", help="Device of the trace, or of --load-from; default: that of the whole workload."
+)
+@click.option(
+    "--load",
+    "named_load",
+    metavar="NAME[:AMOUNT]",
+    shell_complete=complete_loads,
+    help="A load instead of a trace: vm:12, postgresql:800tps, or a published mix, such as database.",
+)
+@click.option(
+    "--load-from",
+    "activity_file",
+    metavar="FILE",
+    help="The load of a machine instead of a trace, from the output of `iostat -x` or `sar -d`.",
+)
+@click.option(
+    "--working-set", type=common.SIZE, help="Bytes that a --load or --load-from uses; default: its own, or 8g."
+)
 @click.option("--slow", required=True, metavar="[LEVEL:][N]xMODEL", help="The array: hdd-7200, raid6:6xhdd-7200:4TiB.")
 @click.option("--fast", required=True, metavar="[N]xMODEL", help="Disks for the cache: pm983, 2xpm983, ./disk.toml.")
 @click.option("--budget", type=common.SIZE, help="Most bytes of the cache; default: the whole fast disk.")
@@ -277,13 +303,17 @@ def advise(arguments: CacheAdviseArguments) -> None:
     """Say whether an SSD cache is worth it for the load of TRACE, and which one.
 
     blklab simulates the array alone, and with dm-cache, bcache and dm-writecache of several sizes, chunks and cutoffs.
-    Each cache begins empty, and the I/Os arrive at their recorded times. TRACE is of the volume that would be cached.
+    With a trace, each cache begins empty, and the I/Os arrive at their recorded times. TRACE is of the volume that
+    would be cached. Without one, --load or --load-from is the load: all parts of its data are used equally often, so a
+    cache that is smaller than the data helps less than a real one.
+
     Two disks are RAID-1, another even number RAID-10, an odd number RAID-5, unless a level is given. Two fast disks
     mirror the cache, so that it may hold what the array does not have.
 
     \b
     Examples:
       blklab cache advise md127 --slow 2xhdd-7200 --fast pm983
+      blklab cache advise --load vm:12 --slow 4xhdd:8TB --fast "2x 990 PRO 1TB"
       blklab cache advise db --device dm-3 --slow raid6:6xhdd-7200:4TiB --fast 2xsm883 --budget 200GiB
       blklab cache advise md127 --slow 2xhdd-7200 --fast pm983 --json | jq '.caches[].words'
 
@@ -292,7 +322,8 @@ def advise(arguments: CacheAdviseArguments) -> None:
     """
     from blklab.advise import cache as caching
     from blklab.advise import cache_report as report
-    from blklab.advise.question import Constraints, Question, load_of_trace, read_pool
+    from blklab.advise.question import Constraints, Question, read_pool
+    from blklab.advise.race import longest
     from blklab.advise.samples import Simulations
     from blklab.advise.search import add_capacity, parse_excluded_kinds
     from blklab.cli.common import progress
@@ -302,7 +333,7 @@ def advise(arguments: CacheAdviseArguments) -> None:
     fast = read_pool(arguments.fast, arguments.flash_state, option="--fast")
     if slow.name == fast.name:
         raise UsageError(f"--fast {arguments.fast!r}: is the model of --slow: expected a faster one")
-    load = load_of_trace(arguments.trace, arguments.device, 1)
+    load = _read_load(arguments)
     if arguments.budget is not None and arguments.budget < caching.MIN_CACHE_BYTES:
         raise UsageError(f"--budget: expected at least {units.format_size(caching.MIN_CACHE_BYTES)}")
     constraints = Constraints(excluded_kinds=parse_excluded_kinds(arguments.exclude))
@@ -317,7 +348,31 @@ def advise(arguments: CacheAdviseArguments) -> None:
 
         simulations = Simulations(question, None, parallel, show)
         origin = add_capacity(question, caching.origin_of(slow, level))
-        answer = caching.cache_answer(question, origin, fast, simulations, max_bytes=arguments.budget)
+        ios = caching.MAX_IOS if load.timed else longest(question)
+        answer = caching.cache_answer(question, origin, fast, simulations, max_bytes=arguments.budget, ios=ios)
         about, lines = report.script_lines(answer, simulations)
     document = {**report.as_dict(answer), "script": lines, "check": report.check_commands(answer)}
     common.emit(document, arguments.as_json, lambda console: report.print_answer(console, answer, about, lines))
+
+
+def _read_load(arguments: CacheAdviseArguments) -> "Load":
+    """Return the load: a trace, a named load or what iostat says. Raises UsageError or BlklabError."""
+    from blklab.advise.measured_activity import load_of_activity
+    from blklab.advise.question import load_of_trace
+    from blklab.advise.rated_loads import load_of_name
+
+    given = [arguments.trace, arguments.named_load, arguments.activity_file]
+    count = sum(option is not None for option in given)
+    if count == 0:
+        raise UsageError("no load: give a TRACE, --load or --load-from")
+    if count > 1:
+        raise UsageError("more than one load: expected a TRACE, --load or --load-from")
+    if arguments.trace is not None:
+        if arguments.working_set is not None:
+            raise UsageError("--working-set: a trace says what it uses: expected --load or --load-from")
+        return load_of_trace(arguments.trace, arguments.device, 1)
+    if arguments.activity_file is not None:
+        return load_of_activity(arguments.activity_file, arguments.device, arguments.working_set, 1)
+    if arguments.device is not None:
+        raise UsageError("--device: is the device of a trace: give a TRACE or --load-from")
+    return load_of_name(arguments.named_load or "", arguments.working_set)

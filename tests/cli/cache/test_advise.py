@@ -175,3 +175,40 @@ def test_levels_are_those_that_were_asked_for(run: Run) -> None:
     few = (TRACE, "--device", "md127", "--fast", "pm983:64GiB", "--budget", "512MiB")
     for slow, words in {"hdd-7200": "a single", "4xhdd-7200": "RAID-10", "raid6:4xhdd-7200": "RAID-6"}.items():
         assert answer(run, *few, "--slow", slow)["without"]["words"].startswith(words)
+
+
+def test_a_load_with_a_rate_needs_no_trace(run: Run) -> None:
+    words = ("--load", "vm:2", "--slow", "2xhdd-7200:1TiB", "--fast", "2xpm983:64GiB", "--exclude", "bcache")
+    document = json.loads(run("cache", "advise", *words, "--json").out)
+    assert document["worth_it"]
+    best = document["caches"][document["best"]]
+    assert best["bytes"] >= 2 * 19.4e9, "the cache holds what both machines use"
+    assert best["failures"] == 1
+    assert "2 virtual machines" in document["load"][0]
+    terminal = " ".join(run("cache", "advise", *words).out.split())
+    assert "Assumed 2 virtual machines with 74.2 I/Os per second" in terminal
+
+
+def test_data_that_are_read_once_need_no_cache(run: Run) -> None:
+    words = ("--load", "media:3", "--slow", "4xhdd:8TB", "--fast", "2xpm983:960GB")
+    done = run("cache", "advise", *words)
+    assert done.out.startswith("Answer")
+    assert "No: even " in done.out
+    assert "only reads ahead, since this load reads its data once." in " ".join(done.out.split())
+    assert "lvconvert" not in done.out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "no load: give a TRACE, --load or --load-from"),
+        (["--load", "vm:2", TRACE], "more than one load: expected a TRACE, --load or --load-from"),
+        (["--load", "vm:2", "--device", "md0"], "--device: is the device of a trace"),
+        ([TRACE, "--working-set", "8g"], "--working-set: a trace says what it uses"),
+        (["--load", "vn:2"], "--load 'vn:2': no such load; did you mean 'vm'?"),
+    ],
+)
+def test_the_load_is_said_once(run: Run, words: list[str], message: str) -> None:
+    refused = run("cache", "advise", *words, "--slow", "2xhdd-7200", "--fast", "pm983")
+    assert (refused.status, refused.out) == (2, "")
+    assert message in refused.err
