@@ -35,11 +35,15 @@ DAY_NS = NANOSECONDS["d"]
 def verdict(answer: Answer) -> str:
     """Returns the first sentence: what to build."""
     best = answer.rows[0]
-    rank = "cheapest" if answer.question.cheapest_first else "fastest"
+    rank = "the fastest arrangement that meets the constraints"
+    if answer.question.cheapest_first:
+        rank = "the cheapest arrangement that meets the constraints"
+    elif answer.question.largest_first:
+        rank = "the largest arrangement that serves the load and seldom loses data"
     sample = best.slowest_load()
     loads = answer.question.loads
     of_load = f" of {printable(loads[best.today.index(sample)].name)}, the slowest load," if len(loads) > 1 else ""
-    sentences = [f"Build {best.arrangement.words}: the {rank} arrangement that meets the constraints."]
+    sentences = [f"Build {best.arrangement.words}: {rank}."]
     sentences += _describe_latencies(answer, sample, of_load)
     warning = shortfall(answer)
     if warning:
