@@ -1,6 +1,7 @@
 """The page in a real Chromium: charts drawn, nothing complained of, hostile names inert."""
 
 import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -179,3 +180,80 @@ def test_every_chart_over_time_has_its_figures_under_the_pointer(
         assert "undefined" not in text, chart
         chromium.point_at(5, 5)
         chromium.wait_for(f"!{tooltip}.classList.contains('visible')")
+
+
+def test_no_tooltip_says_undefined(chromium: Page, pgbench: ProfileView, tmp_path: Path) -> None:
+    """Wherever the pointer is over a chart: each mark that has a tooltip says something."""
+    path = tmp_path / "report.html"
+    path.write_text(page.render(pgbench))
+    chromium.show(path, width=1200, dark=False)
+    tooltip = "document.getElementById('vg-tooltip-element')"
+    names = chromium.ask("[...document.querySelectorAll('[data-chart]')].map(c => c.dataset.chart)")
+    with_tooltip = set()
+    for name in names:
+        place = f"document.querySelector('#chart-{name} svg')"
+        chromium.ask(f"{place}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+        x, y, width, height = chromium.ask(f"(r => [r.x, r.y, r.width, r.height])({place}.getBoundingClientRect())")
+        for across in (0.2, 0.35, 0.5, 0.65):
+            for down in (0.35, 0.55, 0.75):
+                chromium.point_at(x + across * width, y + down * height)
+                text = chromium.ask(f"{tooltip}?.classList.contains('visible') ? {tooltip}.innerText : ''")
+                assert "undefined" not in text and "NaN" not in text, (name, text)
+                if text:
+                    with_tooltip.add(name)
+    assert len(with_tooltip) > 10, with_tooltip
+    assert chromium.console == []
+
+
+def drag(chromium: Page, chart: str, begin: float, end: float) -> None:
+    """Drag with Shift over a part of a chart: shares of its width."""
+    place = f"document.querySelector('#chart-{chart} svg')"
+    chromium.ask(f"{place}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    x, y, width = chromium.ask(f"(r => [r.x, r.y + r.height / 2, r.width])({place}.getBoundingClientRect())")
+    shift = 8
+    steps = [("mouseMoved", begin), ("mousePressed", begin), ("mouseMoved", (begin + end) / 2), ("mouseMoved", end)]
+    for kind, at in [*steps, ("mouseReleased", end)]:
+        chromium.call(
+            "Input.dispatchMouseEvent", type=kind, x=x + at * width, y=y, modifiers=shift, button="left", clickCount=1
+        )
+
+
+def test_a_range_of_time_has_its_sums(chromium: Page, pgbench: ProfileView, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page.render(pgbench))
+    chromium.show(path, width=1200, dark=False)
+    drag(chromium, "iops", 0.01, 0.99)
+    sums = chromium.ask("document.querySelector('#chart-iops .range').textContent")
+    device = pgbench.focus
+    # The whole trace: what the table of operations counts.
+    reads = device.op("read").ios
+    assert f"read {reads:,} I/Os" in sums, sums
+    assert "per second" in sums
+    assert chromium.ask("document.querySelectorAll('.chart .band:not([hidden])').length") > 5
+    assert "% busy" in chromium.ask("document.querySelector('#chart-utilisation .range').textContent")
+    chromium.call("Input.dispatchKeyEvent", type="keyDown", key="Escape")
+    assert chromium.ask("document.querySelectorAll('.chart .band:not([hidden])').length") == 0
+
+
+def test_one_cursor_marks_the_same_time_in_all_charts(chromium: Page, pgbench: ProfileView, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page.render(pgbench))
+    chromium.show(path, width=1200, dark=False)
+    place = "document.querySelector('#chart-throughput svg')"
+    chromium.ask(f"{place}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    x, y = chromium.ask(f"(r => [r.x + r.width / 3, r.y + r.height / 2])({place}.getBoundingClientRect())")
+    chromium.point_at(x, y)
+    cursors = "[...document.querySelectorAll('.chart .cursor:not([hidden])')]"
+    places = chromium.ask(f"{cursors}.map(c => Math.round(c.getBoundingClientRect().x))")
+    assert len(places) > 5
+    assert max(places) - min(places) <= 1, "charts over time are aligned"
+    assert abs(places[0] - x) <= 2
+
+
+def test_a_printed_report_has_at_most_five_pages(chromium: Page, pgbench: ProfileView, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    path.write_text(page.render(pgbench))
+    chromium.show(path, width=1200, dark=False)
+    chromium.paper(tmp_path / "report.pdf")
+    pages = re.findall(rb"/Type\s*/Page\b", (tmp_path / "report.pdf").read_bytes())
+    assert 2 <= len(pages) <= 5

@@ -5,6 +5,7 @@ import hashlib
 import json
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from blklab.documents import profile
 from blklab.render import shell
 from blklab.trace import page
 from blklab.trace.view import ProfileView
+from tests.trace.conftest import read_trace
 
 
 class Parsed(HTMLParser):
@@ -92,8 +94,8 @@ def test_sentences_are_escaped(text: str) -> None:
 
 
 def test_figures_are_set_off() -> None:
-    assert str(shell.emphasise_figures("md127 took 3.4 ms (<0.1 %)")) == (
-        "md127 took <b>3.4\u00a0ms</b> (<b>&lt;0.1\u00a0%</b>)"
+    assert str(shell.emphasise_figures("md127 took 3.4 ms (<0.1 %), 2 of 7 on vdb", ["vdb"])) == (
+        "md127 took <b>3.4\u00a0ms</b> (<b>&lt;0.1\u00a0%</b>), 2 of 7 on <b>vdb</b>"
     )
 
 
@@ -108,3 +110,27 @@ def test_hostile_names_are_text(pgbench: ProfileView) -> None:
     result = Parsed(page.render(view, title=name, command=name))
     assert "img" not in {tag for tag, _ in result.elements}
     assert len(result.scripts) == 3
+
+
+def test_the_title_is_the_answer_and_its_evidence_is_a_link() -> None:
+    view = read_trace(Path("accuracy/causes/recordings/first/unequal-mixed"))
+    text = page.render(view)
+    result = Parsed(text)
+    assert re.search(r"<h1>\w+ (slows|limits) md\d+( down)?</h1>", text)
+    links = [attributes.get("href") for tag, attributes in result.elements if tag == "a"]
+    places = {attributes.get("id") for _, attributes in result.elements}
+    evidence = [link for link in links if link and link.startswith("#chart-")]
+    assert evidence
+    assert all(link.removeprefix("#") in places for link in evidence)
+
+
+def test_the_navigation_has_at_most_seven_links(pgbench: ProfileView) -> None:
+    navigation = page.render(pgbench).partition('<nav aria-label="sections">')[2].partition("</nav>")[0]
+    assert 4 <= navigation.count("<a ") <= 7
+
+
+def test_every_chart_has_a_text_alternative(pgbench: ProfileView) -> None:
+    result = Parsed(page.render(pgbench))
+    labels = [attributes["aria-label"] for _, attributes in result.elements if "data-chart" in attributes]
+    assert len(labels) > 10
+    assert all(label and label.endswith("The table below has the figures.") for label in labels)

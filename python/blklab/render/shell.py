@@ -166,15 +166,15 @@ def inert_json(document: Any) -> Any:
 
 
 CLOCK = r"\d+m \d\ds|\d+h \d\dm|\d+d \d\dh"
-UNITS = r"(?: (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS|I/Os?)(?!\w))?"
+UNITS = r" (?:%|ns|µs|ms|s|B|[KMGTPE]iB(?:/s)?|IOPS)(?!\w)"
 COMMAND = r"`[^`\n]+`"
 FIGURE = re.compile(rf"(?<![\w/.,-])(?:{CLOCK}|[<>]?\d+(?:,\d{{3}})*(?:\.\d+)?{UNITS})(?![\w/-]|\.\d)")
 
 
 def emphasise_figures(text: str, names: Sequence[str] = ()) -> Any:
-    """Returns a sentence as HTML; figures and `names` are emphasised, and are not separated from their units.
+    """Returns a sentence as HTML; `names` and figures with a unit are emphasised, and stay with their units.
 
-    What is between backticks is a command.
+    Counts are not emphasised: a sentence has many. What is between backticks is a command.
     """
     from markupsafe import Markup, escape
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from blklab.caches import curves as cache_curves
+from blklab.diagnostic import Diagnostic
 from blklab.documents.cache_curves import CacheCurves
 from blklab.render import diagnostics, formatting, shell
 from blklab.render.chart import Chart
@@ -11,13 +12,15 @@ from blklab.render.shell import Item, KeyFigureTile, PageSection, SentenceList
 from blklab.render.table import TextTable
 from blklab.text.printing import printable
 from blklab.trace import array_members
-from blklab.trace.causes import causes, summary
+from blklab.trace.causes import MOST, causes, summary
 from blklab.trace.charts import bars, density, over_time, pattern
 from blklab.trace.sentences import sentences
 from blklab.trace.tables import devices as device_tables
 from blklab.trace.tables import life, load, trace
 from blklab.trace.tables import pattern as pattern_tables
 from blklab.trace.view import DeviceView, ProfileView
+
+LONGEST_HEADLINE = 90  # Characters of a title
 
 
 def charts(parts: Sequence[PageSection]) -> list[Chart]:
@@ -29,11 +32,13 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
     """Returns the page of `sections`; `command` created it. Raises BlklabError if there is no I/O."""
     device = view.focus
     doubts = trace.diagnose(view)
+    found_causes = causes(view)
     context: dict[str, Any] = {
-        "title": title or f"The workload of {device.label}",
+        "title": title or _headline(device, found_causes),
         "device": device,
         "facts": trace.headline(view),
-        "sentences": summary(view, causes(view), codes=False),
+        "sentences": summary(view, found_causes, codes=False),
+        "evidence": _evidence(found_causes, parts or sections(view)),
         "names": [device.label for device in view.devices],
         "tiles": list(_tiles(device)),
         "doubts": diagnostics.sentences([diagnostic for diagnostic in doubts if diagnostic.severity != "note"]),
@@ -46,6 +51,49 @@ def render(view: ProfileView, parts: Sequence[PageSection] = (), *, title: str |
         "command": command,
     }
     return shell.render("trace.html.j2", parts or sections(view), **context)
+
+
+def _headline(device: DeviceView, found_causes: Sequence[Diagnostic]) -> str:
+    """Returns the answer in a few words: `vdb slows md0 down`; the device if no cause is known."""
+    if found_causes:
+        cause = found_causes[0]
+        headline = printable(cause.message.partition(": ")[0])
+        if cause.subject not in headline:
+            headline = f"{headline} ({printable(cause.subject)})"
+        if len(headline) <= LONGEST_HEADLINE:
+            return headline
+    return f"The workload of {device.label}"
+
+
+EVIDENCE = {
+    "behind-writeback": ("processes-over-time", "latency-over-time"),
+    "broken-stream": ("order",),
+    "bursts": ("iops", "depth-over-time"),
+    "cache-bypass": ("devices-over-time",),
+    "cache-misses": ("devices-over-time",),
+    "deep-queue": ("processes-over-time", "depth-over-time"),
+    "flushes": ("latency-over-time",),
+    "fsync-storm": ("processes-over-time", "latency-over-time"),
+    "md-sync": ("utilisation", "processes-over-time"),
+    "read-modify-write": ("devices-over-time",),
+    "slow-member": ("utilisation", "latency-over-time"),
+    "split-by-chunks": ("devices-over-time",),
+    "stalls": ("depth-over-time", "latency-over-time"),
+    "tiny-io": ("read-sizes",),
+    "unaligned": ("write-sizes",),
+}
+"""Charts that show a cause, by its code."""
+
+
+def _evidence(found_causes: Sequence[Diagnostic], parts: Sequence[PageSection]) -> list[dict[str, str]]:
+    """Returns links to the charts that show the causes: `href` and `title`, each chart once."""
+    titles = {chart.name: chart.title for chart in charts(parts)}
+    names: dict[str, None] = {}
+    for cause in found_causes[:MOST]:
+        for name in EVIDENCE.get(cause.code, ()):
+            if name in titles:
+                names[name] = None
+    return [{"href": f"#chart-{name}", "title": titles[name]} for name in names]
 
 
 def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageSection]:
@@ -69,19 +117,25 @@ def sections(view: ProfileView, curves: CacheCurves | None = None) -> list[PageS
         stack = PageSection("stack", "Stack", "The stack", stack_charts[1:])
     cache_sections = cache_curves.sections(curves, "Cache") if curves else []
     parts = [
-        PageSection("workload", "Workload", "The workload", [*shown[:1], workload_sentences]),
+        PageSection("workload", "", "The workload", [*shown[:1], workload_sentences]),
         stack,
-        PageSection("time", "Over time", "Over time", [chart for chart in charts_over_time if chart not in shown[:1]]),
+        PageSection(
+            "time",
+            "Over time",
+            "Over time",
+            [chart for chart in charts_over_time if chart not in shown[:1]],
+            "Point at a chart: a line marks the same time in all of them. Drag with Shift to sum up a range of time.",
+        ),
         PageSection("offset", "", "Offset over time", density.offset_charts(device)),
         PageSection("sizes", "", "Request sizes", bars.size_charts(device)),
         PageSection("latency", "Latency", "Latency and queue depth", times),
         PageSection("slow", "", "Slowest I/Os and stalls", _some(life.slowest(device), life.stalls(device))),
-        PageSection("errors", "Errors", "Errors", _some(life.errors(device))),
+        PageSection("errors", "", "Errors", _some(life.errors(device))),
         PageSection(
             "order", "Pattern", "Sequential or random", [*filter(None, (pattern.order(device), pattern.seeks(device)))]
         ),
         PageSection("rhythm", "", "Arrivals", arrivals),
-        PageSection("hot", "Hot blocks", "Hot blocks and working set", [*blocks, *over_time.working_set(device)]),
+        PageSection("hot", "", "Hot blocks and working set", [*blocks, *over_time.working_set(device)]),
         *cache_sections,
         PageSection("files", "", "Hot files", _some(load.hot_files(view))),
         PageSection("origin", "Who asked", "Processes, devices and CPUs", [*origins, *bars.origin_charts(device)]),
@@ -98,10 +152,10 @@ def _tiles(device: DeviceView) -> Iterator[KeyFigureTile]:
     if device.iops is not None:
         peak = arrivals.peak_iops if arrivals.peak_to_mean is not None else None
         detail = f"at peak {formatting.count(peak)}" if peak is not None else ""
-        yield KeyFigureTile("IOPS", formatting.number(device.iops), detail)
+        yield KeyFigureTile("I/Os per second", formatting.number(device.iops), detail)
     if device.bytes:
         share = formatting.share(device.op("read").share_of_ios)
-        yield KeyFigureTile("Throughput", formatting.rate(device.throughput), f"{share} reads")
+        yield KeyFigureTile("Bytes per second", formatting.rate(device.throughput), f"{share} reads")
     for op in ("read", "write"):
         if response := device.response(op):
             stage, quantiles = response
@@ -112,12 +166,12 @@ def _tiles(device: DeviceView) -> Iterator[KeyFigureTile]:
             yield KeyFigureTile(name, formatting.duration(quantiles.p50), p99)
     level = device.data.in_flight
     if level.mean is not None and device.ends:
-        yield KeyFigureTile("In flight", formatting.number(level.mean), f"at most {level.max:,}")
+        yield KeyFigureTile("I/Os in flight, mean", formatting.number(level.mean), f"at most {level.max:,}")
     hotness = device.data.hotness
     if hotness.accesses:
         hot = next((h.io_share for h in hotness.hottest if h.fraction == 0.1), None)
         detail = f"10 % take {formatting.share(hot)} of I/O" if hot is not None else ""
-        yield KeyFigureTile("Footprint", formatting.size(hotness.unique_bytes), detail)
+        yield KeyFigureTile("Data that were touched", formatting.size(hotness.unique_bytes), detail)
     if device.failed:
         yield KeyFigureTile("Errors", formatting.count(device.failed), "I/Os failed")
 
@@ -152,7 +206,7 @@ BOX_WIDTH = 116
 BOX_HEIGHT = 46
 GAP = 22
 LAYER = 96
-MOST = 8  # Maximum number of devices in a layer; if there are more, there is no drawing
+MOST_BOXES = 8  # Devices in a layer above which there is no drawing
 
 
 def diagram(view: ProfileView) -> dict[str, Any] | None:
@@ -174,7 +228,7 @@ def diagram(view: ProfileView) -> dict[str, Any] | None:
             ranks = {device_number: lower + 1 for device_number, lower in ranks.items()}
             rank = 0
         layers[rank].append((number, printable(number), "not traced", "unseen"))
-    if max(map(len, layers), default=0) > MOST:
+    if max(map(len, layers), default=0) > MOST_BOXES:
         return None
     width = max(len(layer) for layer in layers) * (BOX_WIDTH + GAP) + GAP
     places: dict[str, tuple[float, float]] = {}

@@ -11,7 +11,7 @@
     try {
       view.signal("zoom_t");
     } catch (_) {
-      return;
+      return false;
     }
     views.push(view);
     view.addSignalListener("zoom_t", function (_, range) {
@@ -22,7 +22,101 @@
         zooming = false;
       });
     });
+    return true;
   }
+
+  // --- one cursor and one range over all charts over time ---
+
+  const timed = [];
+  let begin = null; // of the range that is dragged, in the unit of the axis
+
+  const origin = (chart) =>
+    chart.place.querySelector("svg").getBoundingClientRect().left - chart.place.getBoundingClientRect().left + chart.view.origin()[0];
+
+  function timeAt(chart, event) {
+    const left = chart.place.getBoundingClientRect().left + origin(chart);
+    const width = chart.view.width();
+    return chart.view.scale("x").invert(Math.min(width, Math.max(0, event.clientX - left)));
+  }
+
+  function placeCursor(time) {
+    for (const chart of timed) {
+      const x = chart.view.scale("x")(time);
+      chart.cursor.hidden = !(x >= 0 && x <= chart.view.width());
+      chart.cursor.style.left = `${origin(chart) + x}px`;
+    }
+  }
+
+  function placeRange(from, to) {
+    for (const chart of timed) {
+      const scale = chart.view.scale("x");
+      const left = Math.max(0, scale(from)), right = Math.min(chart.view.width(), scale(to));
+      chart.band.hidden = !(right > left);
+      chart.band.style.left = `${origin(chart) + left}px`;
+      chart.band.style.width = `${right - left}px`;
+      sumUp(chart, from, to);
+    }
+  }
+
+  const amounts = {
+    "I/Os a second": (amount) => `${Math.round(amount).toLocaleString("en")} I/Os`,
+    "bytes a second": (amount) => {
+      const power = Math.min(5, Math.max(0, Math.floor(Math.log2(Math.max(1, amount)) / 10)));
+      return `${(amount / 1024 ** power).toPrecision(3)} ${["B", "KiB", "MiB", "GiB", "TiB", "PiB"][power]}`;
+    },
+  };
+
+  // Rates of slices become amounts; of a share of the time, the mean is what is wanted.
+  function sumUp(chart, from, to) {
+    if (!chart.range) return;
+    const { unit, seconds, series } = chart.range;
+    const rows = page.specs[chart.place.dataset.chart].data.values;
+    const texts = series.map(function ({ key, name }) {
+      let amount = 0;
+      for (const row of rows) amount += row[key] * Math.max(0, Math.min(to, row.t_end) - Math.max(from, row.t)) * seconds;
+      const mean = amount / ((to - from) * seconds);
+      if (unit === "utilisation") return `${name} ${(100 * mean).toPrecision(3)} % busy`;
+      return `${name} ${amounts[unit](amount)} (${amounts[unit](mean)} per second)`;
+    });
+    const at = (time) => `${(time * seconds).toPrecision(3)} s`;
+    chart.sums.textContent = `From ${at(from)} to ${at(to)}: ${texts.join("; ")}`;
+    chart.sums.hidden = false;
+  }
+
+  function forgetRange() {
+    for (const chart of timed) chart.band.hidden = chart.sums.hidden = true;
+  }
+
+  function mark(view, place, range) {
+    const chart = { view, place, range, sums: place.parentElement.querySelector(".range") };
+    for (const part of ["cursor", "band"]) {
+      chart[part] = document.createElement("i");
+      Object.assign(chart[part], { className: part, hidden: true });
+      place.append(chart[part]);
+    }
+    timed.push(chart);
+    place.addEventListener("pointermove", function (event) {
+      const time = timeAt(chart, event);
+      placeCursor(time);
+      if (begin !== null) {
+        event.stopPropagation();
+        if (time !== begin) placeRange(Math.min(begin, time), Math.max(begin, time));
+      }
+    }, true);
+    place.addEventListener("pointerleave", function () {
+      for (const other of timed) other.cursor.hidden = true;
+    });
+    place.addEventListener("pointerdown", function (event) {
+      if (!event.shiftKey) return;
+      event.preventDefault();
+      event.stopPropagation();
+      forgetRange();
+      begin = timeAt(chart, event);
+    }, true);
+  }
+
+  addEventListener("pointerup", () => (begin = null));
+  addEventListener("keydown", (event) => event.key === "Escape" && forgetRange());
 
   function embed(place, spec) {
     return vegaEmbed(place, spec, {
@@ -36,7 +130,7 @@
 
   // A chart that can be either has the other scale with it.
   function scaled(spec) {
-    if (!spec.usermeta || !spec.usermeta.log || !logarithmic) return spec;
+    if (!(spec.usermeta && spec.usermeta.log && logarithmic)) return spec;
     const made = JSON.parse(JSON.stringify(spec));
     for (const layer of made.layer) {
       Object.assign(layer.encoding.y.scale, { type: "log", domain: spec.usermeta.log.domain });
@@ -49,7 +143,8 @@
     place.dataset.drawn = "yes";
     try {
       const drawn = await embed(place, scaled(page.specs[place.dataset.chart]));
-      if (!page.specs[place.dataset.chart].usermeta) follow(drawn.view);
+      const meta = page.specs[place.dataset.chart].usermeta || {};
+      if (!meta.log && follow(drawn.view)) mark(drawn.view, place, meta.range);
     } catch (error) {
       place.textContent = "This chart could not be drawn; its table is below.";
       console.error(place.dataset.chart, error);

@@ -256,9 +256,13 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
         cells.append([row["when"], *(form(row[key]) for key in keys)])
     table = TextTable(chart.title, number_columns("from", *(named_series.name for named_series in series)), cells)
     note = axis.note(f"{chart.note}, in slices of {formatting.duration(width)}.")
-    return replace(
-        chart, spec=axis.chart(rows, layers, tooltips, transform=transform), table=table, note=note, wide=True
-    )
+    range_sums = {
+        "unit": unit,
+        "seconds": axis.unit[1] / 1e9,
+        "series": [{"key": key, "name": named_series.name} for key, named_series in zip(keys, series, strict=True)],
+    }
+    spec = axis.chart(rows, layers, tooltips, transform=transform, usermeta={"range": range_sums})
+    return replace(chart, spec=spec, table=table, note=note, wide=True)
 
 
 def _rate_label(value: str) -> str:
