@@ -49,6 +49,44 @@ def test_what_is_varied_has_a_column(run: Run) -> None:
     assert "numjobs=7" in outcome.out
 
 
+REPEATED = """repeats = 4
+[devices.a]
+model = "sm883"
+size = "10GiB"
+[stacks.one]
+device = "a"
+[workloads.r]
+rw = "randrw"
+size = "1g"
+runtime = "100ms"
+[matrix]
+iodepth = [1, 8]
+"""
+
+
+def test_repeats_of_a_cell_share_a_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "repeated.toml").write_text(REPEATED)
+    lines = run("run", tmp_path / "repeated.toml", "--dry-run").out.splitlines()
+    rows = [line.split() for line in lines if "rw=randrw" in line]
+    assert [row[:3] for row in rows] == [["1", "to", "4"], ["5", "to", "8"]]
+    assert [row[-1] for row in rows] == ["4", "4"]
+    assert "8 cells" in "\n".join(lines)
+    assert len(json.loads(run("run", tmp_path / "repeated.toml", "--dry-run", "--json").out)["cells"]) == 8
+
+
+def test_more_columns_can_be_asked_for(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "repeated.toml").write_text(REPEATED)
+    words = ("run", tmp_path / "repeated.toml", "--no-store", "--set", "repeats=1")
+    lines = run(*words, "--columns", "read.max,stddev,cores").out.splitlines()
+    heading = next(line for line in lines if "read IOPS" in line)
+    assert all(name in heading.split() for name in ("read.max", "stddev", "cores"))
+    row = next(line for line in lines if line.startswith("1 "))
+    assert row.count(" / ") == 1, "the standard deviation of reads and of writes"
+    refused = run(*words, "--columns", "read.longest")
+    assert (refused.status, refused.out) == (2, "")
+    assert "no metric 'read.longest'" in refused.err
+
+
 def test_a_replay_is_shown(run: Run) -> None:
     outcome = run("run", EXAMPLES / "replay.toml", "--dry-run")
     assert "replay of md127, 17,929 I/Os" in outcome.out

@@ -11,7 +11,7 @@ from statistics import fmean, median
 from blklab.campaigns import runs
 from blklab.campaigns.runs import figure_headings, outcome_figures, split_directions
 from blklab.compare.host_outliers import FEWEST, HostOutlier, outliers, values
-from blklab.compare.metrics import METRICS, lowest_devices
+from blklab.compare.metrics import METRICS, WAYS, lowest_devices
 from blklab.compare.sanity_checks import unfair_shares
 from blklab.devices.stock_models import library_model
 from blklab.experiment.cells import Cell, ExperimentPlan
@@ -26,6 +26,7 @@ from blklab.text.printing import printable
 
 NAMED = ("stack", "workload")  # Columns before those of the runner
 FIGURES_OF_CELLS = ("capacity",)  # Columns of numbers
+REPEAT = "repeat"  # The label that repeats of a cell differ in
 
 
 def print_cells(console: Console, plan: ExperimentPlan) -> None:
@@ -35,13 +36,28 @@ def print_cells(console: Console, plan: ExperimentPlan) -> None:
 
 
 def cells_table(plan: ExperimentPlan) -> TextTable:
+    """Returns a row for each cell; repeats of a cell share one."""
     descriptions = RUNNERS[plan.runner].descriptions()
-    varied_labels = [label for label in plan.varied if label not in descriptions.COLUMNS]
+    varied_labels = [label for label in plan.varied if label not in {*descriptions.COLUMNS, REPEAT}]
     columns = [TableColumn("#"), *(TableColumn(name, name in FIGURES_OF_CELLS) for name in descriptions.COLUMNS)]
     if varied_labels:
         columns.append(text_column("varied"))
+    by_labels: dict[tuple[tuple[str, str], ...], list[Cell]] = {}
+    for cell in plan.cells:
+        labels = tuple((name, str(value)) for name, value in cell.labels.items() if name != REPEAT)
+        by_labels.setdefault(labels, []).append(cell)
+    has_repeats = len(by_labels) < len(plan.cells)
+    if has_repeats:
+        columns.append(TableColumn("repeats", numeric=True))
+    rows = []
+    for cells in by_labels.values():
+        row = _cell_row(cells[0], descriptions, varied_labels)
+        row[0] = formatting.spans_text([cell.number for cell in cells])
+        if has_repeats:
+            row.append(str(len(cells)))
+        rows.append(row)
     title = f"{printable(plan.title) or 'Experiment'}: {formatting.plural(len(plan.cells), 'cell')}"
-    return TextTable(title, columns, [_cell_row(cell, descriptions, varied_labels) for cell in plan.cells])
+    return TextTable(title, columns, rows)
 
 
 def _cell_row(cell: Cell, descriptions: CellDescriptions, varied_labels: Sequence[str]) -> list[str]:
@@ -56,8 +72,11 @@ def _cell_row(cell: Cell, descriptions: CellDescriptions, varied_labels: Sequenc
 SPARE = ("in queues", "share", *runs.MEANS)  # Columns that a narrow terminal hides, the first one first
 
 
-def print_results(console: Console, plan: ExperimentPlan, results: Sequence[RunResult]) -> None:
-    terminal.draw_table(console, results_table(plan, results))
+def print_results(
+    console: Console, plan: ExperimentPlan, results: Sequence[RunResult], metrics: Sequence[str] = ()
+) -> None:
+    """Prints the table of results, with columns of these metrics, and what is remarkable."""
+    terminal.draw_table(console, results_table(plan, results, metrics))
     for cell, result in _pairs(plan, results):
         if (ramp := result.outcome.load_ramp) is not None:
             is_known = result.outcome.is_known
@@ -97,8 +116,8 @@ def warnings(results: Sequence[RunResult]) -> list[str]:
     return lines
 
 
-def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTable:
-    """Returns the table of results: IOPS, latencies, and each disk's share of the I/Os."""
+def results_table(plan: ExperimentPlan, results: Sequence[RunResult], metrics: Sequence[str] = ()) -> TextTable:
+    """Returns the table of results: IOPS, latencies, metrics that were asked for, each disk's share of the I/Os."""
     varied_labels = [label for label in plan.varied if label not in {"stack", "workload"}]
     has_interval = any(result.outcome.interval is not None for result in results)
     latency_directions = split_directions(result.outcome for result in results)
@@ -114,12 +133,15 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
     has_commands = any(result.outcome.command for result in results)
     if has_commands:
         columns += number_columns("time")
+    columns += number_columns(*metrics)
     columns += [text_column("share"), TableColumn("in queues")]
     rows = []
     for cell, result in _pairs(plan, results):
         row = _row(cell, result, varied_labels, latency_directions)
         if has_commands:
             row.insert(-2, formatting.duration(METRICS["wall"].compute(result.outcome)))
+        for name in metrics:
+            row.insert(-2, _metric_text(name, result.outcome))
         rows.append(row)
     note = "mean and p99: completion latencies"
     if has_commands:
@@ -132,6 +154,20 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult]) -> TextTab
         note += " measure the disks with `blklab calibrate`."
     title = f"{printable(plan.title) or 'Experiment'}: {did(plan.runner)}"
     return TextTable(title, columns, rows, note, spare=SPARE, explanations={"mean": "mean and "})
+
+
+def _metric_text(name: str, outcome: Outcome) -> str:
+    """Returns a metric of a result with its unit; latencies of all directions if the name has none."""
+    names = [name] if name in METRICS else [f"{direction}.{name}" for direction in WAYS]
+    values_of_directions = [(METRICS[full_name], METRICS[full_name].compute(outcome)) for full_name in names]
+    texts = []
+    for metric, value in values_of_directions:
+        if value is None:
+            continue
+        texts.append(formatting.share(value) if metric.kind == "share" else metric.with_unit(value))
+    if texts and not outcome.is_known:
+        return formatting.UNKNOWN
+    return " / ".join(texts) or formatting.NONE
 
 
 def _pairs(plan: ExperimentPlan, results: Sequence[RunResult]) -> list[tuple[Cell, RunResult]]:

@@ -21,6 +21,7 @@ import click
 from blklab import units
 from blklab.errors import UsageError
 from blklab.text.printing import printable
+from blklab.units import format_duration
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -310,7 +311,11 @@ def progress(
         def line() -> str:
             if as_json and total:
                 return _format_progress(amount / total, time.monotonic() - begun)
-            return f"{description}: {amount} of {total} {unit}" if unit else ""
+            if not unit:
+                return ""
+            seconds_left = (time.monotonic() - begun) * (total - amount) / amount if total and amount else None
+            left = f", about {format_duration(round(seconds_left) * 1e9)} left" if seconds_left else ""
+            return f"{description}: {amount} of {total} {unit}{left}"
 
         def set_amount(done: int) -> None:
             nonlocal amount

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from blklab.cli import common
+from blklab.cli.value_completion import complete_metrics
 from blklab.errors import UsageError
 from blklab.grouping import by_key
 from blklab.render.console import Console
@@ -101,6 +102,7 @@ class RunArguments:
     settings: tuple[str, ...]  # `iodepth=8`
     explain: bool
     per_job: bool
+    columns: str | None  # Metrics: `read.max,read.stddev`
     targets: tuple[str, ...]  # `/srv`, `stack=/srv`
     resume: bool
     margin: float | None  # Measure until the comparisons are decided, or surely below this share
@@ -132,6 +134,12 @@ class RunArguments:
 )
 @click.option("--explain", is_flag=True, help="Explain the figures: busy devices, members' shares, read balancing.")
 @click.option("--per-job", is_flag=True, help="Also show the figures of each job of a workload.")
+@click.option(
+    "--columns",
+    metavar="METRIC,...",
+    shell_complete=complete_metrics,
+    help="More columns: read.max, read.stddev, p99_9, cores ...",
+)
 @click.option(
     "--target",
     "targets",
@@ -202,6 +210,7 @@ def run(arguments: RunArguments, **options: object) -> None:
     kind = RUNNERS[arguments.runner]
     expand = _read_experiments(arguments, kind)
     plan = expand()
+    metrics = _parse_columns(arguments.columns)
     if arguments.margin:
         _check_until_sure(kind, plan, stored=not arguments.no_store)
     if arguments.explain and not kind.explain:
@@ -227,7 +236,14 @@ def run(arguments: RunArguments, **options: object) -> None:
 
             store = Store(arguments.store, warn=common.warn)
             plan, outcome = until_sure(runner, expand, store, outcome, arguments.margin)
-    _print(plan, outcome.results, explain=arguments.explain, per_job=arguments.per_job, as_json=arguments.as_json)
+    _print(
+        plan,
+        outcome.results,
+        explain=arguments.explain,
+        per_job=arguments.per_job,
+        as_json=arguments.as_json,
+        metrics=metrics,
+    )
     common.fail_with(outcome.errors)
 
 
@@ -413,7 +429,22 @@ def _show_progress(runner: "Runner", plan: "ExperimentPlan") -> "Iterator[Callab
         yield campaign.set_done
 
 
-def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool, per_job: bool, as_json: bool) -> None:
+def _parse_columns(columns: str | None) -> list[str]:
+    """Return the metrics of --columns. Raises UsageError."""
+    from blklab.compare.metrics import metric_name
+
+    return [metric_name(name) for name in columns.split(",")] if columns else []
+
+
+def _print(
+    plan: "ExperimentPlan",
+    results: "list[RunResult]",
+    *,
+    explain: bool,
+    per_job: bool,
+    as_json: bool,
+    metrics: "Sequence[str]" = (),
+) -> None:
     from blklab.campaigns import results as report
     from blklab.campaigns import runs
     from blklab.compare import report as comparison
@@ -438,7 +469,7 @@ def _print(plan: "ExperimentPlan", results: "list[RunResult]", *, explain: bool,
             document["judged"] = judgements_by_cell[document["number"]]
 
     def draw(console: Console) -> None:
-        report.print_results(console, plan, results)
+        report.print_results(console, plan, results, metrics)
         if per_job:
             terminal.draw_table(console, runs.jobs_table("#", [(result.number, result.outcome) for result in results]))
         if judgements:

@@ -66,6 +66,10 @@ def _best_rate(outcome: Outcome) -> float | None:
     return None if outcome.load_ramp is None else outcome.load_ramp.best_iops
 
 
+def _cores_busy(outcome: Outcome) -> float | None:
+    return outcome.cores_busy
+
+
 def _command(key: str, outcome: Outcome) -> float | None:
     runs = () if outcome.command is None else outcome.command.runs
     return fmean(getattr(run, key) for run in runs) if runs else None
@@ -79,6 +83,7 @@ LATENCIES = {  # What metrics of latency are called, in the order of reports
     "p99_9": "99.9th percentile of the latency",
     "p99_99": "99.99th percentile of the latency",
     "max": "longest latency",
+    "stddev": "standard deviation of the latency",
 }
 """Latencies of one direction. Without a direction, a name means the directions that all sides of a comparison have:
 see `with_directions`."""
@@ -106,6 +111,7 @@ _ALL = [
     *_latency_metrics("sync"),
     Metric("sync.iops", "fsyncs a second", "rate", True, _sync_rate),
     Metric("load.iops", "I/Os a second with the 99th percentile below p99_below", "rate", True, _best_rate),
+    Metric("cores", "share of the time of all CPUs that tasks use; only in simulations", "share", False, _cores_busy),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
     Metric("user", "user CPU time of the command", "time", False, partial(_command, "user_ns")),
     Metric("system", "system CPU time of the command", "time", False, partial(_command, "system_ns")),

@@ -45,8 +45,8 @@ def report(
     Five sentences describe the workload. Charts and tables follow: the stack of devices; load, latency, queue depth,
     utilisation, processes and members over time, with stalls; the offset over time; request sizes, the slowest I/Os,
     sequential streams and seeks, bursts, hot blocks and the working set, processes, source devices and CPUs. Each chart
-    has its table. Ctrl+wheel zooms a chart over time, dragging moves it, and a double-click resets it. The page
-    supports light and dark schemes, phones and printing.
+    has its table. Ctrl+wheel zooms a chart over time, dragging moves it, and a double-click resets it. Dragging with
+    Shift sums up a range. The page supports light and dark schemes, phones and printing.
 
     An existing file is replaced atomically. blklab checks the path before it reads the trace.
 
