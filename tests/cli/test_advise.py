@@ -202,3 +202,17 @@ def test_a_count_may_stand_apart_from_its_model(run: Run, words: list[str]) -> N
     result = run("advise", "--devices", *words, "--load", "no-such-load")
     assert "no-such-load" in result.err
     assert "--devices" not in result.err
+
+
+def test_a_cause_that_a_trace_shows_comes_before_what_to_buy(run: Run) -> None:
+    recording = "accuracy/causes/recordings/first/unequal-mixed"
+    words = ("advise", "--trace", recording, "--devices", "2xpm983:64GiB")
+    done = run(*words)
+    assert done.status == 0, done.err
+    first, build = (" ".join(done.out.split()).index(word) for word in ("First trace1: vdb", "Build RAID-1"))
+    assert first < build
+    assert "Try first: " in done.out
+    document = json.loads(run(*words, "--json").out)
+    assert [line["topic"] for line in document["summary"]][:2] == ["First", "Build"]
+    healthy = run("advise", "--trace", TRACE, "--device", "md127", "--devices", "2xpm983:64GiB")
+    assert healthy.out.startswith("Build")

@@ -43,6 +43,7 @@ class Plan:
     parts: Sequence[PlanPart]
     unused: Sequence[str]  # Disks that no part uses, and why, in sentences
     together_reason: str = ""  # Why all loads share the disks, in a sentence; empty if nothing else was asked
+    causes: Sequence[str] = ()  # What limits the storage of today, in sentences
 
     @property
     def answers(self) -> list[Answer]:

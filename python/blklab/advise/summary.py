@@ -25,9 +25,9 @@ HALF = 0.5  # A probability of losing data that is at most so many times another
 def sentences(plan: Plan) -> list[Sentence]:
     """Returns the plan as sentences with their topics, for one screen of a terminal."""
     is_split = len(plan.parts) > 1
-    result = [
-        Sentence("" if number else "Build", _build(part, is_split=is_split)) for number, part in enumerate(plan.parts)
-    ]
+    result = [Sentence("" if number else "First", cause) for number, cause in enumerate(plan.causes)]
+    for number, part in enumerate(plan.parts):
+        result.append(Sentence("" if number else "Build", _build(part, is_split=is_split)))
     if plan.together_reason:
         result.append(Sentence("", plan.together_reason))
     topics = [

@@ -5,7 +5,7 @@ import math
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -334,6 +334,7 @@ def _search(
     """Return the plan. Arrays that the user has are compared with one array of all disks."""
     from blklab.advise.answer import advise as find_answer
     from blklab.advise.plan import make_plan
+    from blklab.advise.recorded_cause import describe_causes
 
     is_shown = sys.stderr.isatty()
 
@@ -363,7 +364,8 @@ def _search(
                 show_first,
             )
 
-    return make_plan(question, find, together=arguments.one_array or bool(present))
+    plan = make_plan(question, find, together=arguments.one_array or bool(present))
+    return replace(plan, causes=describe_causes(question.loads))
 
 
 def _make_cache_file(question: "Question") -> Path | None:
