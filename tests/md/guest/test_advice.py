@@ -42,9 +42,10 @@ def typed(machine: Rig, lines: Sequence[str]) -> None:
             ("set ", "for ", "mdadm --detail", "update-initramfs", "echo ", "udevadm ", "! ", "# ")
         ):
             words = shlex.split(re.sub(r"\$(\w+)", lambda match: variables[match[1]], line))
-            if words == ["mount", "/srv/data"]:
-                device = next(line for line in lines if line.startswith("mkfs")).split()[-1]
-                words = ["mount", device, "/srv/data"]
+            if words[0] == "mount":
+                # fstab is not written here: the filesystem that was made last is the one to mount.
+                device = [line for line in lines[: lines.index(line)] if line.startswith("mkfs")][-1].split()[-1]
+                words = ["mount", device, words[1]]
             machine.run(*words)
 
 
@@ -69,6 +70,32 @@ def test_an_array_has_its_layout_no_lists_and_an_aligned_filesystem(
     # ext4's superblock: s_raid_stride and s_raid_stripe_width.
     audited = machine.blklab("md", "audit", "--json")
     assert "unaligned" not in audited.stdout
+
+
+@pytest.mark.guest
+def test_two_arrays_are_built_by_one_script(rig: Callable[[Sequence[VirtualDiskShape]], Rig]) -> None:
+    fast_disks = [FAST, VirtualDiskShape("fast2", 200 << 20)]
+    machine = rig([*SLOW, *fast_disks])
+    for module in ("raid1", "raid456", "ext4"):
+        machine.run("modprobe", module)
+    names = [*DISKS, "pm983-1", "pm983-2"]
+    paths = dict(zip(names, machine.names([*SLOW, *fast_disks]), strict=True))
+    pools = read_pools(["3xhdd-7200:320MiB,2xpm983:200MiB"], {}, "fresh")
+    load = load_of_mix("database", 64 << 20)
+    simulations = Simulations(Question(pools, [load], Constraints()))
+    parts = []
+    mirror: dict[str, object] = {"level": 1, "members": names[3:], "bitmap": True}
+    parity: dict[str, object] = {"level": 5, "members": DISKS, "bitmap": True, "chunk": "64K"}
+    for name, table, disks in (("fast", mirror, names[3:]), ("large", parity, DISKS)):
+        of = Arrangement(name, name, {name: table}, disks, 1)
+        node = simulations.cell(of, load).document["stack"]
+        parts.append(script(of, node, paths, "ext4", name))
+    typed(machine, join_scripts(parts))
+    mounts = machine.read("/proc/mounts")
+    for name, kernel_level in (("fast", "raid1"), ("large", "raid5")):
+        kernel = machine.run("lsblk", "-no", "NAME", f"/dev/md/{name}").stdout.strip()
+        assert machine.read(f"/sys/block/{kernel}/md/level") == kernel_level
+        assert f"/srv/{name} ext4" in mounts
 
 
 @pytest.mark.guest
