@@ -33,13 +33,14 @@ def sentences(plan: Plan) -> list[Sentence]:
     topics = [
         ("Not used", [*plan.unused]),
         ("Gives", [line for part in plan.parts for line in _gives(part)]),
-        ("Or", [line for part in plan.parts if (line := _alternative(part))]),
+        ("Or", [_alternative(part) for part in plan.parts]),
         ("Failure", [_failure(part, is_split=is_split) for part in plan.parts]),
-        ("Wear", [line for part in plan.parts if (line := _wear(part))]),
+        ("Wear", [_wear(part) for part in plan.parts]),
         ("Basis", [_list_bases(plan)]),
     ]
     for topic, lines in topics:
-        result += [Sentence("" if number else topic, line) for number, line in enumerate(lines)]
+        for number, line in enumerate(filter(None, lines)):
+            result.append(Sentence("" if number else topic, line))
     result.append(Sentence("More", "--full: all figures; --script: the commands; --html FILE: a page."))
     return result
 

@@ -175,9 +175,7 @@ class AdviseArguments:
 @click.option("--seed", type=click.IntRange(0, 2**63 - 1), default=1, help="Seed of random numbers.")
 @common.jobs_option
 @common.cluster_option
-@click.option(
-    "--one-array", is_flag=True, help="All loads share one array of all disks, and do not get disks of their own."
-)
+@click.option("--one-array", is_flag=True, help="All loads share one array of all disks.")
 @click.option("--full", is_flag=True, help="Print all figures and reasons, and the commands.")
 @click.option("--script", is_flag=True, help="Print the commands that build it.")
 @click.option("-o", "--output", metavar="FILE", help="Write the experiment that proves the answer, for `blklab run`.")
