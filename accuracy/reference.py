@@ -235,6 +235,6 @@ def _outcome(tables: Reference, run: FioRun) -> Outcome:
     usr, system, switches = run.processor
     if usr or system:
         jobs = int(asked.get("numjobs", "1"))
-        options = {run.test: {**asked, "ioengine": str(tables.common.get("ioengine", "psync"))}}
+        options = {run.test: {**asked, "ioengine": str(tables.common.get("ioengine", "psync")), "filename": "file"}}
         result.fio = FioFacts(usr_cpu=jobs * usr, sys_cpu=jobs * system, ctx=switches, options=options)
     return result

@@ -68,6 +68,20 @@ def test_price_of_the_scsi_layer_is_taken_off(make: Make) -> None:
     assert profile.predict_ns(profile.runs[0]) == pytest.approx(profile.runs[0].measured_ns)
 
 
+def test_price_of_writes_to_a_file_is_taken_off(make: Make) -> None:
+    """A simulation of the file adds `file_write_ns` again, in the ratio of the host's prices."""
+    ios = 1_000_000
+    writes = {"write": {"total_ios": ios, "io_bytes": ios * 4096, "runtime": 10_000, "bw_bytes": 1}, "read": {}}
+    cost = 5_100 + 5_100 / 3_400 * 2_400
+    for options in ({"filename": "/srv/file"}, {"directory": "/srv"}, {}):
+        profile = host_profile([make(cost, ctx=0, job=writes, options={"rw": "randwrite", **options})])
+        assert profile.host == {"submit_ns": 3_300, "reap_ns": 1_800}
+        assert profile.predict_ns(profile.runs[0]) == pytest.approx(profile.runs[0].measured_ns)
+    device = {"rw": "randwrite", "filename": "/dev/nvme0n1"}
+    assert host_profile([make(5_100, ctx=0, job=writes, options=device)]).host == profile.host
+    assert host_profile([make(5_100, ctx=0, options={"filename": "/srv/file"})]).host == profile.host
+
+
 def test_clones_that_report_together_count_each(make: Make) -> None:
     together = {"options": {"numjobs": "4", "group_reporting": ""}}
     assert measured(make(3_400, ctx=0, **together)) == pytest.approx(4 * 3_400)
@@ -106,19 +120,21 @@ def test_run_that_does_not_show_the_time_is_named(make: Make, change: dict[str, 
 
 
 def test_published_runs() -> None:
-    """A Xeon W-2145 and an NVMe disk: 3.4 to 3.5 µs for a read, 5.8 to 5.9 for a write (four jobs, usr + sys / IOPS).
+    """A Xeon W-2145 and an NVMe disk: 3.4 to 3.5 µs for a read, 5.8 to 5.9 for a write to a file (usr + sys / IOPS).
 
-    Without the run itself, the other runs predict each within their interval; the median error is below a third.
+    Without the run itself, the other runs predict at least five of six within their interval of 90 %.
     """
     runs = {run.name: run for run in observations(ROOT / "reference", "nvme")}
     assert 3_400 < measured(runs["randread"]) < 3_500
     assert 5_800 < measured(runs["randwrite"]) < 5_900
     errors = []
+    inside = 0
     for run in runs.values():
         profile = host_profile([other for other in runs.values() if other is not run])
         left_out = find_io_time(run)
         assert isinstance(left_out, MeasuredIo)
         assert profile.interval is not None
-        assert profile.interval[0] < left_out.io_ns < profile.interval[1]
+        inside += profile.interval[0] < left_out.io_ns < profile.interval[1]
         errors.append(abs(profile.predict_ns(left_out) / left_out.measured_ns - 1))
-    assert sorted(errors)[len(errors) // 2] < 1 / 3
+    assert inside >= 5
+    assert sorted(errors)[len(errors) // 2] < 0.07

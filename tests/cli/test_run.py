@@ -339,7 +339,7 @@ def test_explanations_say_that_locks_threads_and_processors_are_the_limit(run: R
 
     raid1, low, high = said("raid1")
     assert re.match(r"md limits raid1 \(kernel 5\.15\): wait_barrier is held \d+ % of the time\. ", raid1)
-    assert raid1.endswith("Such locks differ by a factor of five.")
+    assert raid1.endswith("Such locks differ by a factor of twelve.")
     assert low < 0.5 and high > 3.5
     raid5, low, high = said("raid5", "settings.host.submit_ns=2200")  # Otherwise a faster host could do more
     assert "the thread of its rows is busy 100 % of the time (`group_thread_cnt` adds threads)" in raid5

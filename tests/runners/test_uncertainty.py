@@ -12,7 +12,17 @@ from blklab.experiment import cells, load
 from blklab.experiment.cells import Cell
 from blklab.outcome import NORMAL, Outcome, PredictionInterval
 from blklab.runners.sim import runner
-from blklab.runners.sim.uncertainty import KERNEL, STREAMS, UNMEASURED, interval, other_run, seed_count, unsteady
+from blklab.runners.sim.uncertainty import (
+    KERNEL,
+    KEYS,
+    SHORT_PAGES,
+    STREAMS,
+    UNMEASURED,
+    interval,
+    other_run,
+    seed_count,
+    unsteady,
+)
 from tests.conftest import Run
 
 DISK = {"kind": "throttled", "size": "64MiB", "latency_ns": 100_000}
@@ -89,6 +99,36 @@ def test_arrays_without_a_measurement_are_less_certain() -> None:
     assert min(crowd.iops) < math.exp(-NORMAL * UNMEASURED)
     spinning = {name: {**DISK, "rotational": True} for name in names}
     assert width(predicted(spinning, {"level": "raid5", "members": names}, rw="randwrite").iops) < UNMEASURED
+
+
+NVME = {"model": "p5510", "size": "64GiB", "uncertainty": {"read": 0.0, "write": 0.0, "mixed": 0.0}}
+
+
+def test_a_mirror_of_nvme_disks_with_many_ios_in_flight_is_uncertain() -> None:
+    stack = {"level": "raid1", "members": ["a", "b"]}
+    disks = {"a": NVME, "b": NVME}
+    deep = predicted(disks, stack, rw="randwrite", iodepth=32)
+    assert deep.iops[1] > 3.9
+    assert deep.iops[0] < 1 / 3.9
+    assert predicted(disks, stack, rw="randwrite", iodepth=8).iops[1] < 2
+    assert predicted({**disks, "b": DISK}, stack, rw="randwrite", iodepth=32).iops[1] < 2
+
+
+def test_the_interval_reaches_down_to_an_array_that_reads_before_short_pages_of_its_bitmap() -> None:
+    stack = {"level": "raid1", "members": ["a", "b"], "bitmap": True, "bitmap_chunk": "64KiB"}
+    disks = {"a": {**NVME, "size": "1GiB"}, "b": {**NVME, "size": "1GiB"}}
+    assert predicted(disks, stack, rw="randwrite").iops[0] == pytest.approx(SHORT_PAGES)
+    # 30,720 bits and the superblock are one page.
+    whole = {"a": {**NVME, "size": "1920MiB"}, "b": {**NVME, "size": "1920MiB"}}
+    assert predicted(whole, stack, rw="randwrite").iops[0] > 10 * SHORT_PAGES
+
+
+def test_a_worker_of_bcache_that_is_always_busy_widens_the_interval() -> None:
+    disks = {"a": {**NVME, "size": "4GiB"}, "b": {**NVME, "size": "4GiB"}}
+    stack = {"kind": "bcache", "backing": "a", "cache": "b", "mode": "writeback"}
+    busy = predicted(disks, stack, rw="randwrite", iodepth=32, numjobs=4)
+    assert width(busy.iops) == pytest.approx(math.hypot(KERNEL, KEYS), rel=0.05)
+    assert width(predicted(disks, stack, rw="randread").iops) < KEYS
 
 
 def test_the_processors_of_an_unknown_host_widen_the_interval_where_they_are_busy() -> None:

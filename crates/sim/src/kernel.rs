@@ -81,6 +81,9 @@ differences! {
     /// RAID-6 has read-modify-write, and arrays with parity have `rmw_level` (4.1, "md/raid6 algorithms: delta syndrome
     /// functions"); before, RAID-6 always reconstructs.
     has_rmw_level: |kernel| kernel >= Kernel(4, 1);
+    /// md writes whole pages of the bitmap to disks that ask for it (8745faa95611, 6.4); before, of the last page only
+    /// what is used.
+    writes_whole_bitmap_pages: |kernel| kernel >= Kernel(6, 4);
     /// md has the lockless bitmap (5ab829f1971d, 6.18).
     has_lockless_bitmap: |kernel| kernel >= Kernel(6, 18);
     /// Each direct write to a block device has a plug: up to 6.4 in `blkdev_write_iter` (712c7364655f removed it), and

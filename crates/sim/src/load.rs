@@ -144,6 +144,10 @@ fn unity() -> f64 {
 /// at depth 32 on a Ryzen 7950X.
 pub const IO_URING_PER_CENT: u64 = 82;
 
+/// Per cent of `scsi_ns` that submitting takes. The rest is the interrupt, 1 to 2 µs, and the completion, 0.3 to 0.5 µs:
+/// a job's processor has them as well, since fio measured the sum, but a thread of md does not, as with `member_ns`.
+pub const SCSI_SUBMIT_PER_CENT: u64 = 56;
+
 /// Processor time of I/Os, spent by the job that issues them.
 #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -187,8 +191,8 @@ impl Default for Host {
     /// A server of 2018 at 3.7 GHz: fio on an NVMe spends 3.4 µs of processor time on a 4 KiB read
     /// (fio's usr + sys over its IOPS).
     ///
-    /// What md's locks cost differs by a factor of five between hosts: 0.1 µs on one die, 0.39 µs (commit 21bd9a68fef4)
-    /// and 0.85 µs on two sockets. The other times are sums of steps: a member's bio takes 0.5 to 0.8 µs to submit and
+    /// What md's locks cost differs by a factor of twelve between hosts: 0.1 µs on one die, 0.39 µs (commit 21bd9a68fef4)
+    /// and 0.85 µs on two sockets, 1.2 µs on four NUMA nodes (b9b083f9044a). The other times are sums of steps: a member's bio takes 0.5 to 0.8 µs to submit and
     /// 0.3 to 0.5 µs to complete, a pass over a row 0.7 to 1.2 µs, a copied page that is in no cache 0.4 to 0.5 µs.
     /// Rates of parity are the boot lines of servers with AVX2. A switch between threads took 1.1 µs on an i7 of 2021.
     /// A page is pinned and released in 40 ns and mapped in 20 to 40 ns: no measurement judges this sum.

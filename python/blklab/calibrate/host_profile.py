@@ -29,6 +29,9 @@ ENGINES = {"libaio": 1.0, "io_uring": _core.IO_URING_PER_CENT / 100, **dict.from
 SCSI = DEFAULTS["scsi_ns"] / sum(DEFAULTS[name] for name in MEASURED)
 """The time of the SCSI layer relative to that of an I/O with libaio."""
 
+FILE_WRITE = DEFAULTS["file_write_ns"] / sum(DEFAULTS[name] for name in MEASURED)
+"""The time that a filesystem adds to a direct write, relative to that of an I/O with libaio."""
+
 LARGEST = 16 << 10  # Bytes of an I/O whose pages take no time worth mentioning
 FEWEST = 5_000  # I/Os of a run in which fio's start does not count
 LEAST = 0.05  # Share of a CPU for each job with which timers do not count
@@ -54,16 +57,17 @@ class MeasuredIo:
     switches: float  # Switches between tasks
     measured_ns: float  # Processor time
     scsi: bool = False  # Whether the disks are behind the SCSI layer, which takes time as well
+    file_writes: float = 0.0  # Share of writes to a file, for which the filesystem takes time as well
 
     @property
     def io_ns(self) -> float:
-        """Processor time of an I/O with libaio, without switches and the SCSI layer."""
+        """Processor time of an I/O with libaio, without switches, the SCSI layer and the filesystem."""
         return (self.measured_ns - self.switches * SWITCH_NS) / self.price
 
     @property
     def price(self) -> float:
-        """The processor time of an I/O, without switches, relative to one with libaio on NVMe."""
-        return ENGINES[self.engine] + (SCSI if self.scsi else 0)
+        """The processor time of an I/O, without switches, relative to one with libaio on an NVMe device."""
+        return ENGINES[self.engine] + (SCSI if self.scsi else 0) + FILE_WRITE * self.file_writes
 
 
 def find_io_time(run: Observation) -> MeasuredIo | str:
@@ -94,8 +98,15 @@ def find_io_time(run: Observation) -> MeasuredIo | str:
         return obstacle
     disks = [device.name for device in outcome.devices if device.leaf is not False]
     scsi = bool(disks) and all(re.fullmatch(r"sd[a-z]+\d*", disk) for disk in disks)
-    io = MeasuredIo(run.name, engines[0], run.load, outcome.fio.ctx / ios, 1e9 * busy / run.iops, scsi)
+    file_writes = outcome.write.total_ios / ios if any(_uses_file(options) for options in jobs) else 0.0
+    io = MeasuredIo(run.name, engines[0], run.load, outcome.fio.ctx / ios, 1e9 * busy / run.iops, scsi, file_writes)
     return io if io.io_ns > 0 else "its switches between tasks take all its processor time"
+
+
+def _uses_file(options: Mapping[str, str]) -> bool:
+    """Returns whether a job has a file: one that it names, or that fio makes if its options are complete."""
+    default = "" if "directory" in options or "name" in options else "/dev/"
+    return not options.get("filename", default).startswith("/dev/")
 
 
 @dataclass(frozen=True)

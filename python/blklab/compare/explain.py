@@ -161,15 +161,24 @@ def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         limiter = {"lvmcache": "dm-cache"}.get(target["kind"], target["kind"])
         limits = f"{limiter} limits {target['name']} (kernel {document['kernel']})"
         locks = {lock["name"]: lock["held_ns"] for lock in cast(list[simulated.LockUse], target.get("locks", []))}
-        thread_ns = target["thread_ns"] if target["kind"] == "md" else 0
+        thread_ns = 0
+        thread = ""
+        remedy = ""
+        if target["kind"] == "md":
+            thread_ns = target["thread_ns"]
+            thread = "the thread of its rows"
+            remedy = " (`group_thread_cnt` adds threads)"
+        elif target["kind"] == "bcache":
+            thread_ns = target["worker_ns"]
+            thread = "the worker that inserts keys into the btree"
         name, held_ns = max(locks.items(), key=lambda item: item[1], default=("", 0))
         if max(held_ns, thread_ns) < CROWDED * outcome.observed_ns:
             continue
         share = min(1, max(held_ns, thread_ns) / outcome.observed_ns)
         if held_ns > thread_ns:
-            yield f"{limits}: {name} is held {_of_time(share)}. Such locks differ by a factor of five."
+            yield f"{limits}: {name} is held {_of_time(share)}. Such locks differ by a factor of twelve."
         else:
-            yield f"{limits}: the thread of its rows is busy {_of_time(share)} (`group_thread_cnt` adds threads)."
+            yield f"{limits}: {thread} is busy {_of_time(share)}{remedy}."
     if (busy_share := outcome.cores_busy or 0) >= CROWDED:
         yield f"The CPUs are busy {_of_time(busy_share)}: jobs and md's threads share them (host.cores)."
 

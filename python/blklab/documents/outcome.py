@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 BcacheReport = TypedDict("BcacheReport", {
     "bypassed_bytes": int, "cache_bypass_hits": int, "cache_bypass_misses": int, "cache_hits": int,
     "cache_misses": int, "dirty_bytes": int, "journal_writes": int, "locks": "list[LockUse]", "name": str,
-    "writeback_bytes": int,
+    "worker_ns": int, "writeback_bytes": int,
 })
 DelayReport = TypedDict("DelayReport", {"held": list[int], "name": str})
 DiskWork = TypedDict("DiskWork", {
@@ -21,8 +21,8 @@ LvmCacheReport = TypedDict("LvmCacheReport", {
     "write_misses": int, "writebacks": int,
 })
 MdReport = TypedDict("MdReport", {
-    "bitmap_writes": int, "locks": "list[LockUse]", "name": str, "slots": "list[SlotStats]", "sync_bytes": int,
-    "thread_ns": int,
+    "bitmap_writes": int, "locks": "list[LockUse]", "name": str, "short_page_ns": int, "slots": "list[SlotStats]",
+    "sync_bytes": int, "thread_ns": int,
 })
 Point = TypedDict("Point", {
     "bytes": list[int], "clat_ns": list[float | None], "ios": list[int], "time_ns": int, "width_ns": int,

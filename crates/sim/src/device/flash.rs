@@ -177,8 +177,24 @@ impl FlashSpec {
 struct Die {
     read_until: Time,    // When its queued reads end
     program_until: Time, // When its queued programs end
+    program_ns: Time,    // How long the last of them takes
+    resumed_until: Time, // When the program ends that a read suspended last
     page: u64,           // The page it read last, or is reading
     page_ready: Time,    // When that page has been read
+}
+
+impl Die {
+    /// When a read that comes now can suspend the program that runs then. A program that was resumed runs for
+    /// `resume_ns` first; one that no read has suspended can be suspended at once.
+    fn suspension_time(&self, now: Time, resume_ns: Time) -> Time {
+        if now < self.resumed_until { now.max((self.read_until + resume_ns).min(self.resumed_until)) } else { now }
+    }
+
+    /// When the program ends that runs at a time. Those behind it take as long as the last one.
+    fn end_of_program(&self, time: Time) -> Time {
+        let left_ns = self.program_until - time;
+        self.program_until - (left_ns - 1) / self.program_ns.max(1) * self.program_ns
+    }
 }
 
 /// A flash disk.
@@ -227,7 +243,8 @@ impl DiskModel for Flash {
     type Spec = FlashSpec;
 
     fn new(model: &FlashSpec) -> Self {
-        let die = Die { read_until: 0, program_until: 0, page: u64::MAX, page_ready: 0 };
+        let die =
+            Die { read_until: 0, program_until: 0, program_ns: 0, resumed_until: 0, page: u64::MAX, page_ready: 0 };
         let is_fresh = model.condition == Condition::Fresh && model.used.is_none();
         let present = |fresh: u64, sustained: u64| (if is_fresh || sustained == 0 { fresh } else { sustained }) as f64;
         let worn = if model.condition == Condition::Worn { WORN } else { 1.0 };
@@ -341,14 +358,20 @@ impl Flash {
         }
         let mut start = die.read_until.max(arrived);
         if start < die.program_until {
-            // Reads that wait for others find the program suspended. A program that was resumed runs for a while first.
+            // Reads that wait for others find the program suspended.
             let is_suspended = die.read_until > arrived;
             let suspend_ns = if is_suspended { 0 } else { model.suspend_ns };
             let suspended =
-                if is_suspended { start } else { arrived.max(die.read_until + model.resume_ns) + suspend_ns };
+                if is_suspended { start } else { die.suspension_time(arrived, model.resume_ns) + suspend_ns };
             if suspended < die.program_until {
                 start = suspended;
-                die.program_until += page_read_ns + suspend_ns;
+                let (end, added_ns) = (die.end_of_program(suspended), page_read_ns + suspend_ns);
+                die.program_until += added_ns;
+                if !is_suspended {
+                    die.resumed_until = end + added_ns;
+                } else if die.resumed_until > arrived {
+                    die.resumed_until += added_ns;
+                }
             } else {
                 start = die.program_until;
             }
@@ -436,6 +459,7 @@ impl Flash {
         self.die_ns += nanoseconds;
         let die = &mut self.dies[self.next_die];
         self.next_die = (self.next_die + 1) % dies;
+        die.program_ns = nanoseconds;
         die.program_until = die.program_until.max(die.read_until).max(arrived) + nanoseconds;
         die.program_until
     }

@@ -346,12 +346,13 @@ pub enum PlugAfter {
 /// addition.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits {
-    pub sectors: u64,     // How much it holds
-    pub rotational: bool, // `queue/rotational`
-    pub fast: bool,       // Whether processors can be its limit
-    pub io_opt: u64,      // `queue/optimal_io_size` in sectors; 0 is none
-    pub cpu_ns: Time,     // Processor time for an I/O on its way through this target and those below
-    pub punt_ns: Time,    // The same for one of io_uring that a worker must submit
+    pub sectors: u64,         // How much it holds
+    pub rotational: bool,     // `queue/rotational`
+    pub fast: bool,           // Whether processors can be its limit
+    pub io_opt: u64,          // `queue/optimal_io_size` in sectors; 0 is none
+    pub cpu_ns: Time,         // Processor time for an I/O on its way through this target and those below
+    pub punt_ns: Time,        // The same for one of io_uring that a worker must submit
+    pub short_write_ns: Time, // How much longer a write takes that is shorter than a block of 4 KiB
 }
 
 /// A target as its parent sees it.

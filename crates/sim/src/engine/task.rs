@@ -39,6 +39,7 @@ pub struct Task {
     pub io_ns: Time,        // Processor time of an I/O of one page of a job or a replay
     pub io_pages: Time,     // Pages of its last I/O
     pub spent_until: Time,  // Until this time it spins for locks, or does more than its steps cost
+    pub spent: Time,        // All time that it spent so
     pub finished: bool,     // Whether it never runs again
 }
 
@@ -59,8 +60,14 @@ impl Task {
             io_ns: 0,
             io_pages: 0,
             spent_until: 0,
+            spent: 0,
             finished: false,
         }
+    }
+
+    /// Whether it is a target's own thread.
+    pub fn is_worker(&self) -> bool {
+        matches!(self.role, Role::Worker { .. })
     }
 
     /// An entry of its plug, which can hold both: reads of members, and rows of a stripe cache.
@@ -167,7 +174,8 @@ impl Simulation {
         let end = self.processor_time(task) + time;
         let task = &mut self.tasks[task as usize];
         task.spent_until = end;
-        self.cpu_time += if matches!(task.role, Role::Worker { .. }) { 0 } else { time };
+        task.spent += time;
+        self.cpu_time += if task.is_worker() { 0 } else { time };
     }
 
     /// A step of a task ends, which takes `time` after what it has spent: returns when the task can run again.

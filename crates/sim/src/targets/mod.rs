@@ -135,7 +135,13 @@ impl StackBuilder<'_> {
         let controller = device.controller.as_ref().map(shared).transpose()?;
         let id = self.next_id()?;
         let (sectors, rotational) = (device.bytes / 512, device.queue.rotational);
-        let limits = Limits { sectors, rotational, fast: device.model.is_fast(), ..Limits::default() };
+        let limits = Limits {
+            sectors,
+            rotational,
+            fast: device.model.is_fast(),
+            short_write_ns: device.short_write_ns(),
+            ..Limits::default()
+        };
         Ok(self.add_target(id, (DiskQueue::new(device, id, self.context.kernel, controller), limits)))
     }
 

@@ -63,6 +63,19 @@ fn a_resumed_program_runs_for_a_while() {
 }
 
 #[test]
+fn a_program_that_no_read_suspended_can_be_suspended_at_once() {
+    let mut disk = Flash::new(&FlashSpec { resume_ns: 4000, program_ns: 30_000, ..disk().model });
+    // The die reads until 1 µs, and then programs.
+    assert_eq!(done(&mut disk, 0, Op::Read, 10), 1000);
+    done(&mut disk, 1000, Op::Write, 0);
+    assert_eq!(done(&mut disk, 2000, Op::Read, 1), 5000);
+    // Its end at 34 µs is that of the suspension; the program behind it was not suspended.
+    done(&mut disk, 6000, Op::Write, 1);
+    assert_eq!(done(&mut disk, 30_500, Op::Read, 10), 33_500);
+    assert_eq!(done(&mut disk, 36_800, Op::Read, 1), 40_000, "the second program begins at 37 µs");
+}
+
+#[test]
 fn a_read_waits_for_a_program_that_ends_soon() {
     let mut disk = disk();
     done(&mut disk, 0, Op::Write, 0);

@@ -85,17 +85,18 @@ fn dirty_data_is_written_back_when_idle() {
 
 #[test]
 fn a_cached_write_ends_when_a_worker_has_inserted_its_key() {
-    let latency = |wake_ns: u64, switch_ns: u64, md_ns: u64| {
+    let latency = |wake_ns: u64, switch_ns: u64, md_ns: u64, lock_ns: u64| {
         let mut cell = cached(&[Job { iodepth: 1, ..job(16 * MIB, 2000) }], json!({"mode": "writeback"}));
-        cell.host = Host { wake_ns, switch_ns, md_ns, ..Host::default() };
+        cell.host = Host { wake_ns, switch_ns, md_ns, lock_ns, ..Host::default() };
         crate::run(&cell).unwrap().write.clat_ns.summary.mean.unwrap()
     };
-    let none = latency(0, 0, 0);
+    let none = latency(0, 0, 0, 0);
     let close =
         |found: f64, expected: f64| assert!((found - expected).abs() < 50.0, "{found} ns instead of {expected}");
-    close(latency(3000, 0, 0) - none, 6000.0); // To the worker, and to the job
-    close(latency(0, 1000, 0) - none, 2000.0); // A core switches to the worker and away from it
-    close(latency(0, 0, 1000) - none, 1000.0);
+    close(latency(3000, 0, 0, 0) - none, 6000.0); // To the worker, and to the job
+    close(latency(0, 1000, 0, 0) - none, 2000.0); // A core switches to the worker and away from it
+    close(latency(0, 0, 1000, 0) - none, 1000.0);
+    close(latency(0, 0, 0, 100) - none, 1100.0); // The key
 }
 
 #[test]

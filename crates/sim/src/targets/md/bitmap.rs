@@ -28,6 +28,7 @@ const DAEMON_SLEEP: Time = 5_000_000_000;
 /// Bits of a page, and those that the superblock takes of the first.
 const PAGE_BITS: u64 = 4096 * 8;
 const SUPERBLOCK_BITS: u64 = 256 * 8;
+const PAGE_SECTORS: u32 = 8;
 
 /// The lockless bitmap: chunks whose bytes are in a block, and before which its superblock is; and blocks of a page.
 mod lockless {
@@ -82,11 +83,21 @@ pub struct Bitmap {
     released_bios: Vec<u32>,
     pages: Vec<u64>,
     step: BitmapStep,
-    in_flight: u32,         // Bios of the bitmap in flight
-    cleared: BTreeSet<u64>, // Pages with cleared bits, which the daemon writes when it runs next
-    ran_at: Time,           // When the daemon ran last, and when it runs next
-    pub due: Option<Time>,  // When the daemon runs next
+    in_flight: u32,              // Bios of the bitmap in flight
+    last_page: Option<LastPage>, // The last page, if md writes only a part of it
+    delay_ns: Time,              // How much longer the pages in flight take, because one of them is short
+    cleared: BTreeSet<u64>,      // Pages with cleared bits, which the daemon writes when it runs next
+    ran_at: Time,                // When the daemon ran last, and when it runs next
+    pub due: Option<Time>,       // When the daemon runs next
     before: Option<LoadBefore>,
+}
+
+/// The last page of a bitmap, of which only the used sectors are written (`write_sb_page`).
+#[derive(Clone, Copy, Debug)]
+struct LastPage {
+    page: u64,
+    sectors: u32,
+    delay_ns: Time, // How much longer members take for it, because they must read before
 }
 
 /// What the simulation wrote so far, from which follows what the same load wrote before.
@@ -116,7 +127,9 @@ impl LoadBefore {
 
 impl Bitmap {
     /// The bitmap without set bits of an array that syncs this many sectors, if it has one.
-    pub fn for_array(md: &Md, sectors: u64, context: &BuildContext) -> Result<Option<Box<Self>>, String> {
+    pub fn for_array(
+        md: &Md, sectors: u64, context: &BuildContext, short_write_ns: Time,
+    ) -> Result<Option<Box<Self>>, String> {
         let kernel = context.kernel;
         let mut chunk = md.bitmap_chunk / 512;
         if md.lockless {
@@ -134,7 +147,11 @@ impl Bitmap {
         let plugged = context.filesystem || kernel.plugs_device_writes();
         let lockless = md.lockless;
         let before = context.ran_before.then(LoadBefore::default);
-        Ok(md.bitmap.then(|| Box::new(Self { chunk, lockless, task: NONE, plugged, before, ..Self::default() })))
+        let last_page = if kernel.writes_whole_bitmap_pages() { None } else { Self::last_page(sectors, chunk) };
+        let last_page = last_page.map(|(page, sectors)| LastPage { page, sectors, delay_ns: short_write_ns });
+        Ok(md
+            .bitmap
+            .then(|| Box::new(Self { chunk, lockless, task: NONE, plugged, before, last_page, ..Self::default() })))
     }
 
     /// What has a counter, and is written at once: a chunk, or a block of the lockless bitmap.
@@ -144,6 +161,13 @@ impl Bitmap {
 
     fn page_of(chunk: u64) -> u64 {
         (chunk + SUPERBLOCK_BITS) / PAGE_BITS
+    }
+
+    /// The last page and its used sectors, if these are not the whole page.
+    fn last_page(sectors: u64, chunk: u64) -> Option<(u64, u32)> {
+        let bits = SUPERBLOCK_BITS + sectors.div_ceil(chunk.max(1));
+        let used = (bits % PAGE_BITS).div_ceil(512 * 8) as u32 % PAGE_SECTORS;
+        (used > 0).then_some((bits / PAGE_BITS, used))
     }
 
     fn chunks(&self, (first, last): (u64, u64)) -> std::ops::RangeInclusive<u64> {
@@ -304,16 +328,25 @@ impl Array {
             return;
         };
         self.members.report.bitmap_writes += pages.len() as u64;
-        let size = if bitmap.lockless { 1 } else { 8 };
-        let writes = pages.iter().map(|page| (Op::Write, page * u64::from(size), size));
+        let last = bitmap.last_page.filter(|last| pages.contains(&last.page));
+        bitmap.delay_ns = last.map_or(0, |last| last.delay_ns);
+        let size = if bitmap.lockless { 1 } else { PAGE_SECTORS };
+        let writes = pages.iter().map(|page| {
+            let sectors = last.filter(|last| last.page == *page).map_or(size, |last| last.sectors);
+            (Op::Write, page * u64::from(size), sectors)
+        });
         bitmap.in_flight = writes.map(|io| self.members.submit_metadata(sim, task, tag::BITMAP, io)).sum();
     }
 
     /// A write or a flush of the bitmap is done.
     pub fn end_bitmap_io(&mut self, sim: &mut Simulation) {
-        if let Some(bitmap) = &mut self.bitmap
-            && bitmap.end_bio()
-        {
+        let Some(bitmap) = &mut self.bitmap else { return };
+        if bitmap.in_flight == 1 && bitmap.delay_ns > 0 {
+            let delay_ns = std::mem::take(&mut bitmap.delay_ns);
+            self.members.report.short_page_ns += delay_ns;
+            return sim.set_timer(sim.now + delay_ns, self.members.id, 0);
+        }
+        if bitmap.end_bio() {
             sim.wake_worker(bitmap.task);
         }
     }

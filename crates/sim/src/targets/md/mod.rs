@@ -203,6 +203,11 @@ impl Target for Array {
         }
     }
 
+    /// The members have read what they need for a short page of the bitmap.
+    fn timer(&mut self, sim: &mut Simulation, _timer: u32) {
+        self.end_bitmap_io(sim);
+    }
+
     /// The plug of a row of the stripe cache ends, or that of writes that wait for the bitmap.
     fn unplug(&mut self, sim: &mut Simulation, token: u32) {
         if token == admission::HELD_FOR_BITMAP {
@@ -315,6 +320,9 @@ impl Array {
 
     /// A thread handles one row, or sleeps (`raid5d`, `raid5_do_work`). Its plug stays until no row is left.
     fn handle_row(&mut self, sim: &mut Simulation, thread: usize) -> WorkerNext {
+        // What its last step spent beyond its price: on requests of SCSI disks, and on locks.
+        let Handler { task, busy, .. } = &mut self.threads[thread];
+        *busy += std::mem::take(&mut sim.tasks[*task as usize].spent);
         if thread == 0 && self.threads[0].rows == 0 && self.writes_bitmap_first(sim) {
             return WorkerNext::Sleep;
         }
@@ -432,7 +440,8 @@ impl Array {
             Redundancy::Copies(mirror) => mirror.sync_end(SyncAction::Resync),
             Redundancy::Parity(stripes) => stripes.map.used,
         };
-        let bitmap = if redundant { Bitmap::for_array(md, synced, context)? } else { None };
+        let short_write_ns = children.iter().flatten().map(|child| child.limits.short_write_ns).max().unwrap_or(0);
+        let bitmap = if redundant { Bitmap::for_array(md, synced, context, short_write_ns)? } else { None };
         let lost: Vec<u32> = (0..).zip(&members.slots).filter(|(_, s)| !s.readable).map(|(n, _)| n).collect();
         let map = config.map()?;
         map.check_lost(&lost)?;
@@ -540,6 +549,7 @@ impl Array {
             fast: limits().any(|limits| limits.fast),
             io_opt: config.io_opt(map),
             punt_ns: if punts { 2 * context.host.switch_ns } else { 0 },
+            short_write_ns: limits().map(|limits| limits.short_write_ns).max().unwrap_or(0),
             cpu_ns: context.host.md_ns + limits().map(|limits| limits.cpu_ns).max().unwrap_or(0),
         }
     }

@@ -14,9 +14,12 @@ pub struct MdReport {
     pub sync_bytes: u64,
     /// Pages of the bitmap that were written, each to every member.
     pub bitmap_writes: u64,
+    /// How much longer all writes of the bitmap took because its last page is written in part, in ns: up to Linux 6.3.
+    pub short_page_ns: u64,
     /// Its locks and shared counters that were taken.
     pub locks: Vec<LockUse>,
-    /// How long the busiest of the threads that handle rows of the stripe cache did so, in ns.
+    /// How long the busiest of the threads that handle rows of the stripe cache was busy, in ns, with the time for which
+    /// it waited for locks.
     pub thread_ns: u64,
 }
 

@@ -11,6 +11,7 @@ use crate::device::{Admission, Controller, Disk, DiskCommand, DiskEvents, DiskWo
 use crate::engine::{Mapped, Plugged, Simulation, Target, WaitList};
 use crate::events::Time;
 use crate::kernel::Kernel;
+use crate::load::SCSI_SUBMIT_PER_CENT;
 use elevator::Elevator;
 use serde::{Deserialize, Serialize};
 use std::cell::RefCell;
@@ -257,7 +258,8 @@ impl DiskQueue {
         self.plugged += 1;
         sim.tasks[task as usize].plug.push(Plugged { target: self.id, token });
         if self.is_scsi {
-            sim.spend(task, sim.host.scsi_ns);
+            let per_cent = if sim.tasks[task as usize].is_worker() { SCSI_SUBMIT_PER_CENT } else { 100 };
+            sim.spend(task, sim.host.scsi_ns * per_cent / 100);
         }
         Mapped::Taken
     }
@@ -507,6 +509,18 @@ pub struct Device {
     pub queue: QueueSettings,
     /// The controller in front of it, by its name in `controllers`; `null`: none that limits it.
     pub controller: Option<String>,
+}
+
+/// How much longer a write of 3,584 bytes takes than one of 4,096 on a disk that writes 4 KiB at once, because it must read
+/// first: 0.43 to 0.66 ms instead of 0.01 to 0.02 ms on Intel P5520 (linux-raid 2023-02-24, commit 8745faa95611).
+const SHORT_WRITE_NS: Time = 520_000;
+
+impl Device {
+    /// How much longer a write takes that is shorter than a block of 4 KiB. Known of NVMe disks for servers only, which
+    /// have no volatile cache.
+    pub fn short_write_ns(&self) -> Time {
+        if matches!(self.model, Model::Nvme(_)) && !self.queue.write_back { SHORT_WRITE_NS } else { 0 }
+    }
 }
 
 /// The block layer's queue of one disk, as in `/sys/block/*/queue`.

@@ -1,6 +1,6 @@
 //! Tests of what a bitmap writes, and when.
 
-use super::{Bitmap, BitmapStep};
+use super::{Bitmap, BitmapStep, PAGE_BITS, SUPERBLOCK_BITS};
 use crate::cell::{Cell, Job, Level, Md, ThrottledSpec};
 use crate::outcome::Outcome;
 use crate::tests::{MEMBER, array, cell, iops, job, md, pages, play, without};
@@ -32,7 +32,7 @@ fn a_working_set_sets_and_clears_its_bits_once() {
         // At the end the superblocks say that the array is clean, also the bitmap's.
         let ends = disks as u64;
         assert_eq!(plain, 400 * copies + ends);
-        let outcome = run(with_bitmap(level, disks, 1 << 20), load());
+        let outcome = run_on("6.4", with_bitmap(level, disks, 1 << 20), load());
         let writes = array(&outcome).bitmap_writes;
         // Each of 8 bits is set separately, and after three runs of the daemon all are cleared together.
         assert_eq!(writes, 8 + 1, "{level:?}");
@@ -67,11 +67,27 @@ fn bits_are_cleared_when_writes_pause() {
 fn with_parity_a_bit_stands_for_a_chunk_of_each_member() {
     let load = Job { iodepth: 1, ..job(3 * (8 << 20), 1000) };
     let plain = pages(&run(md(Level::Raid5, 4), load.clone()));
-    let outcome = run(with_bitmap(Level::Raid5, 4, 1 << 20), load);
+    let outcome = run_on("6.4", with_bitmap(Level::Raid5, 4, 1 << 20), load);
     assert_eq!(array(&outcome).bitmap_writes, 8 + 1);
     let (read, written) = pages(&outcome);
     // The number of pages written is the same; a few more can have left the cache before they were written again.
     assert!(read.abs_diff(plain.0) < 20 && written == plain.1 + (9 + 1) * 4, "{read} {written}, {plain:?}");
+}
+
+#[test]
+fn the_last_page_is_written_in_part_until_6_3() {
+    let load = || Job { iodepth: 1, ..job(8 << 20, 400) };
+    let sectors = |kernel, chunk| {
+        let outcome = run_on(kernel, with_bitmap(Level::Raid1, 2, chunk), load());
+        (outcome.devices[0].sectors[1], array(&outcome).bitmap_writes)
+    };
+    // The superblock of 256 bytes and 64 bits are one sector.
+    let ((part, writes), (whole, same)) = (sectors("6.3", 1 << 20), sectors("6.4", 1 << 20));
+    assert_eq!(writes, same);
+    assert_eq!(whole - part, 7 * writes);
+    // 57,228 chunks, of which 26,508 are on the second page: 7 sectors.
+    assert_eq!(Bitmap::last_page(57_228, 1), Some((1, 7)));
+    assert_eq!(Bitmap::last_page(PAGE_BITS - SUPERBLOCK_BITS, 1), None);
 }
 
 #[test]
