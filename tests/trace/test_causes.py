@@ -31,7 +31,7 @@ NAMED = {  # The largest cause of each recording in `truth.toml`
     "six-table": "slow-member",
     "twofold-pages": "read-modify-write",
     "replaced-lookups": "md-sync",
-    "volume-tenants": None,  # All processes have one name, so none of them is named
+    "volume-tenants": "deep-queue",
     "remote-walk": "tiny-io",
     "mirror-mailboxes": "flushes",
 }

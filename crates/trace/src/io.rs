@@ -33,27 +33,27 @@ pub struct Io {
     /// The source of its remap (a logical volume, a partition, the array above a member); the null device if it was
     /// not remapped.
     pub source: DeviceId,
-    pub sector: u64,      // First sector
-    pub bytes: u32,       // Length in bytes
-    pub rwbs: Rwbs,       // Category bits of the first event seen of it
-    pub pid: u32,         // Process that queued it
-    pub process: u32,     // Index of that process's name in the caller's list; 0 is unknown
-    pub cpu: u16,         // The CPU that queued it
-    pub error: u16,       // The kernel's error of its completion, as recorded (0: none)
-    pub requeues: u16,    // How often its request was requeued after dispatch
-    pub depth: u32,       // Bios in flight when it was queued, without itself
-    pub resyncs: bool,    // Whether md's resync queued it
-    pub commits: bool,    // Whether it is a commit: it flushes the disk's cache, or a filesystem's journal queued it
-    pub caller: u32,      // Index of the name of the process for which it commits; that of its own if none is known
+    pub sector: u64,   // First sector
+    pub bytes: u32,    // Length in bytes
+    pub rwbs: Rwbs,    // Category bits of the first event seen of it
+    pub pid: u32,      // Process that queued it
+    pub process: u32,  // Index of that process's name in the caller's list; 0 is unknown
+    pub cpu: u16,      // The CPU that queued it
+    pub error: u16,    // The kernel's error of its completion, as recorded (0: none)
+    pub requeues: u16, // How often its request was requeued after dispatch
+    pub depth: u32,    // Bios in flight when it was queued, without itself
+    pub resyncs: bool, // Whether md's resync queued it
+    pub commits: bool, // Whether it is a commit: it flushes the disk's cache, or a filesystem's journal queued it
+    pub caller: u32,   // Index of the name of the process for which it commits; that of its own if none is known
     /// Bios in flight when it was queued: writeback, md's resync, and other processes' commits.
     pub behind: [u32; 3],
-    pub rival: Rival,     // The other user of the device with most bios in flight when it was queued
-    pub t_queue: u64,     // Queued (Q)
-    pub t_get: u64,       // Got its own request (G)
-    pub t_merge: u64,     // Merged into another bio's request (M, F)
-    pub t_insert: u64,    // Its request entered the scheduler (I)
-    pub t_dispatch: u64,  // Its request was last dispatched to the driver (D)
-    pub t_complete: u64,  // All of it was complete (C)
+    pub rival: Rival,    // The other user of the device with most bios in flight when it was queued
+    pub t_queue: u64,    // Queued (Q)
+    pub t_get: u64,      // Got its own request (G)
+    pub t_merge: u64,    // Merged into another bio's request (M, F)
+    pub t_insert: u64,   // Its request entered the scheduler (I)
+    pub t_dispatch: u64, // Its request was last dispatched to the driver (D)
+    pub t_complete: u64, // All of it was complete (C)
 }
 
 impl Io {

@@ -447,6 +447,8 @@ class LongTimeProfile(Struct, kw_only=True, gc=False):
     """Size of the I/O in bytes."""
     process: str
     """Name of the process that queued the I/O."""
+    waited: bool
+    """Whether a program waits for the I/O: it is no writeback, and not of md's resync."""
     stage: str
     """The two events of the I/O between which most time passed: `d2c`, `i2d` …"""
     stage_ns: int
@@ -877,6 +879,10 @@ class UsersProfile(Struct, kw_only=True, gc=False):
     """The users that wait longest; at most 32."""
     callers: list[CallerProfile]
     """Who commits, the most frequent first."""
+    shallow_reads: TimeSumProfile
+    """Reads of all users that found at most 3 I/Os in flight, and no background I/O."""
+    shallow_writes: TimeSumProfile
+    """Everything else, without commits, that found at most 3 I/Os in flight, and no background I/O."""
 
 class WaitSlice(Struct, kw_only=True, gc=False):
     """What programs waited for in a slice of time: Q2C of the I/Os that completed in it, added up."""

@@ -594,7 +594,8 @@ impl DeviceState {
             caller = self.latest_sync;
         }
         let [writeback, resync] = self.background;
-        let mut origin = BioOrigin { source: user.source, process: user.process, resyncs, commits, caller, ..BioOrigin::default() };
+        let mut origin =
+            BioOrigin { source: user.source, process: user.process, resyncs, commits, caller, ..BioOrigin::default() };
         origin.behind = [writeback, resync, 0];
         if background(event.rwbs, event.bytes, resyncs).is_none() {
             (origin.behind[COMMITS], origin.rival) = self.users.queue(user, commits);

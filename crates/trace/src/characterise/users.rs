@@ -246,9 +246,11 @@ impl Merge for UserTable {
 pub struct Users {
     table: UserTable,
     callers: Vec<(u32, u32, u64)>, // Who commits, for which process, and how often
+    shallow: [TimeSum; 2],         // Reads, and others, of all users that found few I/Os in flight
 }
 
 const MOST_CALLERS: usize = 64;
+const SHALLOW: u32 = 3; // I/Os in flight up to which a queue is short
 
 impl Users {
     fn add_caller(&mut self, process: u32, caller: u32, commits: u64) {
@@ -264,6 +266,7 @@ impl Users {
 impl Merge for Users {
     fn merge(&mut self, other: &Self) {
         self.table.merge(&other.table);
+        self.shallow.merge(&other.shallow);
         other.callers.iter().for_each(|&(process, caller, commits)| self.add_caller(process, caller, commits));
     }
 }
@@ -353,6 +356,10 @@ pub struct UsersProfile {
     pub users: Vec<UserProfile>,
     /// Who commits, the most frequent first.
     pub callers: Vec<CallerProfile>,
+    /// Reads of all users that found at most 3 I/Os in flight, and no background I/O.
+    pub shallow_reads: TimeSumProfile,
+    /// Everything else, without commits, that found at most 3 I/Os in flight, and no background I/O.
+    pub shallow_writes: TimeSumProfile,
 }
 
 fn source_name(source: DeviceId) -> String {
@@ -419,6 +426,9 @@ impl Panel for Users {
             }
             if io.background().is_none() {
                 self.table.add(io.user(), |user| user.add(io));
+                if io.depth <= SHALLOW && io.behind == [0; 3] && !io.commits {
+                    self.shallow[usize::from(io.op() != Op::Read)].add(io);
+                }
             }
         }
     }
@@ -436,7 +446,8 @@ impl Panel for Users {
         UsersProfile {
             users: users.into_iter().take(SHOWN).map(|(user, waits)| waits.profile(user, device)).collect(),
             callers: callers.iter().map(caller).collect(),
+            shallow_reads: self.shallow[0].profile(),
+            shallow_writes: self.shallow[1].profile(),
         }
     }
 }
-
