@@ -72,6 +72,9 @@ class Load:
     rate: float | None = None  # I/Os per second of jobs with a limit; None for other loads
     peak: float | None = None  # The highest rate that was measured, over `rate`
     is_cold: bool = False  # Whether its data are in no cache at first
+    background_ios: int = 0
+    """I/Os of a trace for which no program waits, and whose latencies do not count; 0 if all latencies count."""
+
     assumption: str = ""  # What the answer assumes about it, with the source
 
     @property
@@ -250,14 +253,20 @@ def load_of_mix(text: str, working_set: int) -> Load:
     return Load(name, table, f"{about} ({document['source']})", weight, span=working_set)
 
 
-def load_of_trace(text: str, device: str | None, number: int) -> Load:
-    """Returns a trace, at its recorded times. Raises UsageError or BlklabError."""
+def load_of_trace(text: str, device: str | None, number: int, *, waited_only: bool = False) -> Load:
+    """Returns a trace, at its recorded times. Raises UsageError or BlklabError.
+
+    With `waited_only`, latencies are those of I/Os for which a program waits, if there are any.
+    """
     name, weight = split_weight(text)
     path = Path(name).expanduser().resolve()
     trace = cell_form.replay_source(path, None, device)
     table = {"replay": str(path), "device": trace.name if device is None else device, "timing": "recorded"}
     about = f"the trace {name}, device {trace.name}"
-    return Load(f"trace{number}", table, about, weight, timed=True, ios=trace.ios, span=trace.end)
+    background_ios = trace.background_ios if waited_only and trace.background_ios < trace.ios else 0
+    return Load(
+        f"trace{number}", table, about, weight, timed=True, ios=trace.ios, span=trace.end, background_ios=background_ios
+    )
 
 
 def loads_of_job_file(text: str) -> list[Load]:

@@ -302,7 +302,7 @@ def advise(arguments: CacheAdviseArguments) -> None:
     fast = read_pool(arguments.fast, arguments.flash_state, option="--fast")
     if slow.name == fast.name:
         raise UsageError(f"--fast {arguments.fast!r}: is the model of --slow: expected a faster one")
-    load = load_of_trace(arguments.trace, arguments.device, 1)
+    load = load_of_trace(arguments.trace, arguments.device, 1, waited_only=True)
     if arguments.budget is not None and arguments.budget < caching.MIN_CACHE_BYTES:
         raise UsageError(f"--budget: expected at least {units.format_size(caching.MIN_CACHE_BYTES)}")
     constraints = Constraints(excluded_kinds=parse_excluded_kinds(arguments.exclude))

@@ -28,6 +28,7 @@ class ReplaySource:
     read_share: float  # Share of reads among them
     mean_bytes: int  # Their mean size, in whole sectors
     write_bytes: int
+    background_ios: int = 0  # Writes for which no program waits; 0 if the format does not tell
 
 
 @cache
@@ -51,9 +52,17 @@ def replay_source(path: Path, format_name: str | None, device: str | None) -> Re
                     read_share=ops["read"]["ios"] / ios,
                     write_bytes=ops["write"]["bytes"],
                     mean_bytes=max(1, round(moved_bytes / ios / SECTOR)) * SECTOR,
+                    background_ios=_count_background(profile, ops),
                 )
     device_text = f" of device {device!r}" if device else ""
     raise BlklabError(f"{path}: found no read or write{device_text} to replay")
+
+
+def _count_background(profile: dict[str, Any], ops: dict[str, Any]) -> int:
+    """Returns the writes for which no program waits; only traces of the block layer tell."""
+    if not profile["trace"]["capabilities"]["layers"]:
+        return 0
+    return int(ops["write"]["ios"] - ops["write"]["sync"])
 
 
 class CellDraft(NamedTuple):

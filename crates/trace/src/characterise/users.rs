@@ -451,3 +451,6 @@ impl Panel for Users {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,7 +19,7 @@ merge_fields!(Waits: alone, behind, deep, flushes, over_time);
 
 const DEEP: u64 = 16; // I/Os in flight from which on a queue is long
 
-/// What programs waited for in a slice of time: Q2C of the I/Os that completed in it, added up.
+/// What programs waited for in a slice of time: Q2C of the I/Os that were queued in it, added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, crate::JsonSchema)]
 pub struct WaitSlice {
     /// All I/Os for which a program waits, in ns.
@@ -81,7 +81,7 @@ impl Waits {
         if others >= DEEP {
             self.deep.record(time);
         }
-        let slice = self.over_time.at(io.t_complete);
+        let slice = self.over_time.at(io.t_queue);
         slice.all_ns += time;
         slice.writeback_ns += if most == Some(WRITEBACK) { time } else { 0 };
         slice.commits_ns += if found_commits { time } else { 0 };

@@ -9,14 +9,14 @@ from blklab.text.printing import printable
 from blklab.trace.causes.arrays import cache_misses, md_sync, parity_reads, slow_member
 from blklab.trace.causes.facts import facts
 from blklab.trace.causes.io_shape import broken_stream, tiny_io, unaligned_io
-from blklab.trace.causes.load import bursts, one_process, stalls
+from blklab.trace.causes.load import bursts, stalls
 from blklab.trace.causes.users import deep_queue, flushes, writeback
 from blklab.trace.causes.waiting import Waiting
 from blklab.trace.view import ProfileView
 
 RULES = (
     slow_member, parity_reads, writeback, flushes, md_sync, deep_queue, bursts, broken_stream, cache_misses,
-    unaligned_io, tiny_io, one_process,
+    unaligned_io, tiny_io,
 )  # fmt: skip
 
 

@@ -193,7 +193,8 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
         alone_count = sum(member_waits.alone.count for member_waits in waits)
         # With parity, one thread reads for the resync and for writes: then the bytes are all that is known.
         share = moved_bytes / total_bytes
-        held_ns, held_count = 0.0, 1
+        held_ns = 0.0
+        held_count = 1
         if resync:
             # Only what the resync adds: it is no cause if I/O takes as long without it.
             usual_ns = alone_ns / alone_count if alone_count >= FEWEST else 0.0
@@ -202,7 +203,7 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
             share = min(1.0, share + held_ns / (device_ns(array) or 1.0))
         times = ""
         if behind_count:
-            victims = victims_text((user, user.behind_resync) for member in members for user in member.data.users.users)
+            victims = _resync_victims(members)
             by = f" of {victims}" if victims else ""
             times = f"; I/Os{by} that came while it was in flight took {duration(behind_ns / behind_count)}"
             if alone_count:
@@ -227,6 +228,14 @@ FEWEST_READS = 100  # Reads
 MISSES = 0.5  # Share of the bytes read that comes from the slow device
 KEPT = 0.2  # Share of these that is written to the cache, from which on the cache is being filled
 SLOWER_BACKING = 2.0  # A read takes at least so many times as long on the slow device as on the cache
+
+
+def _resync_victims(members: Sequence[DeviceView]) -> str:
+    """Returns the processes that wait behind a resync on the members."""
+    times = []
+    for member in members:
+        times += [(user, user.behind_resync) for user in member.data.users.users]
+    return victims_text(times)
 
 
 def _held(array: DeviceView, members: Sequence[DeviceView]) -> tuple[float, int]:

@@ -1,5 +1,6 @@
 """What a trace without a cause shows: who waits for what, the longest stalls, and what to record next."""
 
+import shlex
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -46,15 +47,7 @@ def _limit_text(waiting: Waiting) -> str:
 
 def _waits_text(waiting: Waiting) -> str:
     """Returns which processes wait, for which part of the waiting, and how long an I/O takes them."""
-    totals: Counter[tuple[str, str]] = Counter()
-    ios: Counter[tuple[str, str]] = Counter()
-    for device in waiting.entrances:
-        if not device.capabilities.processes:
-            continue
-        for user in device.data.users.users:
-            key = printable(user.process) or "(unnamed)", device.label
-            totals[key] += round(time_ns(user.all))
-            ios[key] += user.all.ios
+    totals, ios = _totals(waiting)
     parts = []
     for (process, label), total in totals.most_common(MOST):
         share = total / max(1, totals.total())
@@ -66,6 +59,20 @@ def _waits_text(waiting: Waiting) -> str:
             f"{formatting.duration(total / count)} on average ({formatting.share(share)} of the waiting)"
         )
     return "; ".join(parts) or _operations_text(waiting)
+
+
+def _totals(waiting: Waiting) -> tuple[Counter[tuple[str, str]], Counter[tuple[str, str]]]:
+    """Returns how long processes wait, in ns, and for how many I/Os, by process and device."""
+    totals: Counter[tuple[str, str]] = Counter()
+    ios: Counter[tuple[str, str]] = Counter()
+    for device in waiting.entrances:
+        if not device.capabilities.processes:
+            continue
+        for user in device.data.users.users:
+            key = printable(user.process) or "(unnamed)", device.label
+            totals[key] += round(time_ns(user.all))
+            ios[key] += user.all.ios
+    return totals, ios
 
 
 def _operations_text(waiting: Waiting) -> str:
@@ -190,5 +197,12 @@ def _next_recording(waiting: Waiting, stall: tuple[DeviceView, LongTimeProfile] 
         return (
             f"the kernel's log at {time}; and a longer recording (`blklab trace record … -w 10m`), "
             "which shows whether stalls are regular"
+        )
+    processes = {process for process, _ in _totals(waiting)[0]}
+    if len(processes) > 1:
+        (process, _), _ = _totals(waiting)[0].most_common(1)[0]
+        return (
+            f"`blklab trace stat … --process {shlex.quote(process)}` shows what it does; "
+            "a recording while programs are slow (`blklab trace record … -w 10m`) can be compared: blklab trace diff"
         )
     return "a recording while programs are slow (`blklab trace record … -w 10m`): blklab trace diff compares both"

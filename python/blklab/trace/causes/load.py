@@ -1,6 +1,5 @@
-"""Causes in the load and in how the device takes it: bursts, one process, stalls."""
+"""Causes in the load and in how the device takes it: bursts, stalls."""
 
-import shlex
 from collections.abc import Iterator
 
 from blklab.diagnostic import Diagnostic
@@ -8,7 +7,7 @@ from blklab.documents.profile import LongTimeProfile
 from blklab.render import formatting
 from blklab.trace.causes.users import process_text
 from blklab.trace.causes.waiting import Waiting, device_ns, program_waits, sum_ns, time_ns
-from blklab.trace.view import UNKNOWN, DeviceView
+from blklab.trace.view import DeviceView
 
 DEEP = 16  # I/Os in flight from which on the queue is long, as in the profile
 MOST_WAIT = 0.6  # Share of the waiting that found a long queue,
@@ -50,37 +49,6 @@ def _deep_share(device: DeviceView) -> float:
     levels = device.data.in_flight.histogram
     deep = [level for level in levels if level.low >= DEEP]
     return sum(level.time_ns for level in deep) / (sum(level.time_ns for level in levels) or 1)
-
-
-MOST_WAITING = 0.6  # Share of the waiting
-MORE = 1.2  # The share of the waiting is at least so many times that of the I/Os
-OTHERS = 0.1  # Share of the I/Os that other processes have
-
-
-def one_process(waiting: Waiting) -> Iterator[Diagnostic]:
-    """Yields the process with most of a device's waiting, if others use the device too.
-
-    One process has most of the waiting.
-    """
-    for device in waiting.entrances:
-        groups = [group for group in device.groups("processes") if not group.label.startswith(("kworker", UNKNOWN))]
-        times = [sum_ns(group.read_ns) + sum_ns(group.write_ns) for group in groups]
-        total = sum(times)
-        ios = sum(group.total for group in groups)
-        if not total:
-            continue
-        group_ns, group = max(zip(times, groups, strict=True), key=lambda pair: pair[0])
-        share = group_ns / total
-        if share < MOST_WAITING or share < MORE * group.total / ios or group.total > (1 - OTHERS) * ios:
-            continue
-        yield waiting.cause(
-            "one-process",
-            device,
-            group_ns,
-            f"{group.label} has {formatting.share(share)} of the waiting of all processes, "
-            f"with {formatting.share(group.total / ios)} of their I/Os",
-            f"see what it does: blklab trace stat … --process {shlex.quote(group.label)}",
-        )
 
 
 LONG = 100  # Median latencies from which on a stall is one of the device, not of one slow I/O

@@ -211,7 +211,8 @@ def _find_syncer(device: DeviceView) -> tuple[str, list[str], int]:
 
 def _alone(user: UserProfile) -> tuple[int, float]:
     """Returns the I/Os of a user without commits and background I/O in flight, and their mean time in ns."""
-    times = [time for level in user.by_rival_depth for time in (level.read, level.write)]
+    times = [level.read for level in user.by_rival_depth]
+    times += [level.write for level in user.by_rival_depth]
     ios = sum(time.ios for time in times)
     return ios, sum(map(time_ns, times)) / max(1, ios)
 
@@ -271,7 +272,8 @@ def _usual_ns(device: DeviceView, user: UserProfile) -> float | None:
         if ios < FEW:
             users = device.data.users
             shallow = users.shallow_reads if side == "read" else users.shallow_writes
-            ios, usual_ns = shallow.ios, shallow.mean_ns or 0.0
+            ios = shallow.ios
+            usual_ns = shallow.mean_ns or 0.0
         if deep_ios and ios < FEW:
             return None
         total_ns += deep_ios * usual_ns
@@ -295,12 +297,13 @@ def _starvation(
     victim_texts = dict.fromkeys(
         _user_text(device, user, with_pid=user.process == rival.process) for user, _ in times[:2]
     )
+    verb = "wait" if len(victim_texts) > 1 else "waits"
     return waiting.cause(
         "deep-queue",
         device,
         behind_ns - usual_ns,
         f"{culprit} keeps {formatting.number(rival.depth)} I/Os in flight on {device.label}, and "
-        f"{formatting.listing(list(victim_texts))} {'wait' if len(victim_texts) > 1 else 'waits'} behind them: "
+        f"{formatting.listing(list(victim_texts))} {verb} behind them: "
         f"{formatting.plural(ios, 'I/O')} took {formatting.duration(behind_ns / ios)} on average, "
         f"{formatting.duration(usual_ns / ios)} without this queue",
         f"limit {culprit}: a smaller queue depth, io.max or io.latency of its cgroup, or bfq with ionice",
