@@ -207,7 +207,7 @@ def test_writeback_names_the_flusher_who_waits_and_when(tmp_path: Path) -> None:
     cause = found(tmp_path, serve([*writeback(400, MS), *reads]))[0]
     assert cause.code == "behind-writeback"
     assert "writeback of kworker/u8:1 (4.69 MiB written) makes nginx wait" in cause.message
-    assert "longest at 2.00 s, 4.99 s and 7.99 s" in cause.message
+    assert "longest at 2.01 s, 5.00 s and 8.02 s" in cause.message
 
 
 def test_writeback_next_to_reads_that_stay_quick_is_no_cause(tmp_path: Path) -> None:

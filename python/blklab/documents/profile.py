@@ -859,7 +859,7 @@ class UserProfile(Struct, kw_only=True, gc=False):
     all: TimeSumProfile
     """All its I/Os."""
     own_depth: float
-    """Mean number of its own I/Os in flight when it queued another one."""
+    """Mean number of I/Os that the user itself had in flight when it queued another one."""
     commits: TimeSumProfile
     """Its commits: flushes, writes with a flush or forced unit access, and what a filesystem's journal writes."""
     behind_writeback: TimeSumProfile
@@ -885,7 +885,7 @@ class UsersProfile(Struct, kw_only=True, gc=False):
     """Everything else, without commits, that found at most 3 I/Os in flight, and no background I/O."""
 
 class WaitSlice(Struct, kw_only=True, gc=False):
-    """What programs waited for in a slice of time: Q2C of the I/Os that completed in it, added up."""
+    """What programs waited for in a slice of time: Q2C of the I/Os that were queued in it, added up."""
     all_ns: int
     """All I/Os for which a program waits, in ns."""
     writeback_ns: int

@@ -322,7 +322,7 @@ pub struct UserProfile {
     pub source: String,
     /// All its I/Os.
     pub all: TimeSumProfile,
-    /// Mean number of its own I/Os in flight when it queued another one.
+    /// Mean number of I/Os that the user itself had in flight when it queued another one.
     pub own_depth: f64,
     /// Its commits: flushes, writes with a flush or forced unit access, and what a filesystem's journal writes.
     pub commits: TimeSumProfile,

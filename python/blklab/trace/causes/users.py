@@ -190,7 +190,7 @@ def _fsync_storm(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
         f"{formatting.plural(ios, 'I/O')} that came during a commit took {formatting.duration(behind_ns / ios)} "
         f"on average, {formatting.duration(usual_ns / ios)} otherwise",
         f"combine commits of {printable(syncer)}: a larger group commit, a longer commit interval",
-        "or give its log a disk of its own, or one whose cache survives a power failure, which needs no flush; "
+        "or give its log another disk, or one whose cache survives a power failure, which needs no flush; "
         "do not switch flushes off: then a power failure loses data",
         window=_window([behind for _, behind in victims]),
     )

@@ -24,8 +24,9 @@ fn the_rival_is_the_other_user_with_most_ios_in_flight() {
 #[test]
 fn users_beyond_the_limit_are_neither_rivals_nor_followed() {
     let mut depths = UserDepths::default();
-    (0..200).for_each(|pid| drop(depths.queue(user(pid), false)));
-    (0..50).for_each(|_| drop(depths.queue(user(199), false)));
+    for pid in (0..200).chain([199; 50]) {
+        depths.queue(user(pid), false);
+    }
     assert_eq!(depths.queue(user(0), false).1.depth, 0);
     depths.end(user(199), false);
     assert_eq!(depths.queue(user(1), false).1.depth, 2);
