@@ -318,7 +318,7 @@ def test_trace_without_a_cause_says_who_waits_and_explains_the_longest_stall(pgb
     assert sentences["Waits"].startswith(
         "fio for 13,561 I/Os on dm-1, 5.60 ms on average (62 % of the waiting); postgres"
     )
-    assert "44.2 s nothing completed on md127 for 719 ms, the longest of 36 stalls" in sentences["Stall"]
+    assert "at 44.2 s, md127 completed nothing for 719 ms (the longest of 36)" in sentences["Stall"]
     assert "a write of 512 B by md127_raid1 on vdc at sector 8, md's superblock or bitmap" in sentences["Stall"]
     assert sentences["Next"].startswith("the kernel's log at 20 Nov 2026, 21:05:52 UTC")
 

@@ -48,15 +48,16 @@ def _limit_text(waiting: Waiting) -> str:
 def _waits_text(waiting: Waiting) -> str:
     """Returns which processes wait, for which part of the waiting, and how long an I/O takes them."""
     totals, ios = _totals(waiting)
-    parts = []
+    parts: list[str] = []
     for (process, label), total in totals.most_common(MOST):
         share = total / max(1, totals.total())
         if share < LEAST:
             break
         count = ios[process, label]
+        whole = "" if parts else " of the waiting"
         parts.append(
             f"{process} for {formatting.plural(count, 'I/O')} on {label}, "
-            f"{formatting.duration(total / count)} on average ({formatting.share(share)} of the waiting)"
+            f"{formatting.duration(total / count)} on average ({formatting.share(share)}{whole})"
         )
     return "; ".join(parts) or _operations_text(waiting)
 
@@ -102,15 +103,12 @@ def _longest_stall(waiting: Waiting) -> tuple[DeviceView, LongTimeProfile] | Non
 def _stall_text(waiting: Waiting, device: DeviceView, stall: LongTimeProfile) -> str:
     """Returns when the longest stall was, what waited in it, and what the devices below did meanwhile."""
     count = len(device.data.slow.stalls)
-    which = f"the longest of {count} stalls" if count > 1 else "the only stall"
-    other_ios = sum(stall.in_flight.values())
-    others = ", with nothing else in flight"
-    if other_ios:
-        parts = [formatting.plural(number, op) for op, number in stall.in_flight.items() if number]
-        others = f", with {formatting.listing(parts)} more in flight"
+    which = f"the longest of {count}" if count > 1 else "the only stall"
+    parts = [formatting.plural(number, op) for op, number in stall.in_flight.items() if number]
+    others = f", with {formatting.listing(parts)} more in flight" if parts else " alone"
     text = (
-        f"at {formatting.duration(stall.start_ns)} nothing completed on {device.label} for "
-        f"{formatting.duration(stall.length_ns)}, {which}: {_io_text(stall)} waited{others}"
+        f"at {formatting.duration(stall.start_ns)}, {device.label} completed nothing for "
+        f"{formatting.duration(stall.length_ns)} ({which}): {_io_text(stall)} waited{others}"
     )
     causes = list(_find_below(waiting, device, stall))
     if not causes:
@@ -118,7 +116,7 @@ def _stall_text(waiting: Waiting, device: DeviceView, stall: LongTimeProfile) ->
     overlap_ns, lower, lower_io = max(causes, key=lambda entry: entry[0])
     took = formatting.duration(min(overlap_ns, lower_io.length_ns))
     metadata = _metadata_text(device, lower, lower_io)
-    return f"{text}. {took} of it is {_io_text(lower_io)} on {lower.label}{metadata}{_stage_text(lower_io)}"
+    return f"{text}. {took} of it is {_io_text(lower_io)} on {lower.label}{metadata}"
 
 
 def _io_text(io: LongTimeProfile) -> str:
@@ -194,10 +192,7 @@ def _next_recording(waiting: Waiting, stall: tuple[DeviceView, LongTimeProfile] 
         if start_ns is not None:
             moment = datetime.fromtimestamp((start_ns + stall[1].start_ns) / 1e9, tz=UTC)
             time = f"{formatting.date_time(moment, seconds=True)} UTC"
-        return (
-            f"the kernel's log at {time}; and a longer recording (`blklab trace record … -w 10m`), "
-            "which shows whether stalls are regular"
-        )
+        return f"the kernel's log at {time}; a recording of 10 minutes"
     processes = {process for process, _ in _totals(waiting)[0]}
     if len(processes) > 1:
         (process, _), _ = _totals(waiting)[0].most_common(1)[0]
