@@ -135,7 +135,7 @@ pub struct Replay {
     #[serde(default = "unity")]
     pub speed: f64,
     /// Whether latencies are only those of I/Os for which a program waits: reads, synchronous writes, flushes. Writeback is
-    /// replayed and counted, but nobody waits for it.
+    /// replayed and counted, without its latency.
     #[serde(default)]
     pub waited_only: bool,
 }

@@ -260,10 +260,11 @@ def load_of_trace(text: str, device: str | None, number: int, *, waited_only: bo
     """
     name, weight = split_weight(text)
     path = Path(name).expanduser().resolve()
-    trace = cell_form.replay_source(path, None, device)
+    trace, background_ios = cell_form.read_replay(path, None, device)
     table = {"replay": str(path), "device": trace.name if device is None else device, "timing": "recorded"}
     about = f"the trace {name}, device {trace.name}"
-    background_ios = trace.background_ios if waited_only and trace.background_ios < trace.ios else 0
+    if not waited_only or background_ios == trace.ios:
+        background_ios = 0
     return Load(
         f"trace{number}", table, about, weight, timed=True, ios=trace.ios, span=trace.end, background_ios=background_ios
     )

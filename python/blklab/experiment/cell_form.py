@@ -28,12 +28,20 @@ class ReplaySource:
     read_share: float  # Share of reads among them
     mean_bytes: int  # Their mean size, in whole sectors
     write_bytes: int
-    background_ios: int = 0  # Writes for which no program waits; 0 if the format does not tell
+
+
+def replay_source(path: Path, format_name: str | None, device: str | None) -> ReplaySource:
+    """Reads a trace and returns what to replay. Raises UsageError or BlklabError."""
+    source, _ = read_replay(path, format_name, device)
+    return source
 
 
 @cache
-def replay_source(path: Path, format_name: str | None, device: str | None) -> ReplaySource:
-    """Reads a trace and returns what to replay. Raises UsageError or BlklabError."""
+def read_replay(path: Path, format_name: str | None, device: str | None) -> tuple[ReplaySource, int]:
+    """Returns what to replay of a trace, and its writes for which no program waits.
+
+    Their number is 0 if the format does not tell. Raises UsageError or BlklabError.
+    """
     device_filter = _core.Filter(devices=[device] if device else [])
     profile = json.loads(_core.characterise([str(path)], device_filter, format=format_name, threads=1))
     device_number = profile["focus"]
@@ -42,7 +50,7 @@ def replay_source(path: Path, format_name: str | None, device: str | None) -> Re
             ops = device_profile["load"]["ops"]
             ios, moved_bytes = (ops["read"][key] + ops["write"][key] for key in ("ios", "bytes"))
             if ios:
-                return ReplaySource(
+                source = ReplaySource(
                     path=str(path),
                     format=format_name,
                     device=device_number,
@@ -52,8 +60,8 @@ def replay_source(path: Path, format_name: str | None, device: str | None) -> Re
                     read_share=ops["read"]["ios"] / ios,
                     write_bytes=ops["write"]["bytes"],
                     mean_bytes=max(1, round(moved_bytes / ios / SECTOR)) * SECTOR,
-                    background_ios=_count_background(profile, ops),
                 )
+                return source, _count_background(profile, ops)
     device_text = f" of device {device!r}" if device else ""
     raise BlklabError(f"{path}: found no read or write{device_text} to replay")
 
