@@ -146,6 +146,14 @@ def test_fsync_storm_names_the_program_behind_the_journal_and_who_waits(tmp_path
     assert 0.5 < cause.weight <= 1
 
 
+def test_journal_of_a_disk_without_flushes_makes_others_wait(tmp_path: Path) -> None:
+    log = every(50 * MS, 10_000 * MS, DB, WRITE | SYNC, MS // 5)
+    journal = every(50 * MS, 10_000 * MS, JOURNAL, WRITE | SYNC, 20 * MS, start=MS)
+    (cause,) = found(tmp_path, serve([*log, *journal, *every(7 * MS, 10_000 * MS, WEB)]))
+    assert cause.code == "fsync-storm"
+    assert "fsyncs of postgres (through jbd2/sda1-8) make nginx wait: 20 writes of the journal" in cause.message
+
+
 def test_quick_commits_are_no_storm(tmp_path: Path) -> None:
     reads = every(7 * MS, 10_000 * MS, WEB)
     assert codes(tmp_path, serve([*commits(MS // 4), *reads])) == []

@@ -158,7 +158,7 @@ def _fsync_storm(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
     """Returns the program whose commits make other programs wait, if there is one."""
     if not device.capabilities.layers:
         return None
-    syncer, through, commits = _find_syncer(device)
+    syncer, through, rate = _find_syncer(device)
     if not syncer or not is_program(syncer):
         return None
     victims = []
@@ -177,7 +177,6 @@ def _fsync_storm(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
     if not victims:
         return None
     ios = sum(behind.ios for _, behind in victims)
-    seconds = max(1e-9, device.span_ns / 1e9)
     flushing = device.data.waits.flushing
     cost = f", each takes {formatting.duration(flushing.mean)}" if flushing.count else ""
     by = f" (through {formatting.listing(through[:2])})" if through else ""
@@ -186,7 +185,7 @@ def _fsync_storm(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
         device,
         excess_ns + sum_ns(flushing),
         f"fsyncs of {printable(syncer)}{by} make {victims_text(victims)} wait: "
-        f"{formatting.number(commits / seconds)} commits per second{cost}; "
+        f"{rate}{cost}; "
         f"{formatting.plural(ios, 'I/O')} that came during a commit took {formatting.duration(behind_ns / ios)} "
         f"on average, {formatting.duration(usual_ns / ios)} otherwise",
         f"combine commits of {printable(syncer)}: a larger group commit, a longer commit interval",
@@ -196,8 +195,12 @@ def _fsync_storm(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
     )
 
 
-def _find_syncer(device: DeviceView) -> tuple[str, list[str], int]:
-    """Returns the program that most commits are for, the kernel's threads that commit for it, and its commits."""
+def _find_syncer(device: DeviceView) -> tuple[str, list[str], str]:
+    """Returns the program that most commits are for, the kernel's threads that commit for it, and how often.
+
+    The program is empty if none has most of them.
+    """
+    seconds = max(1e-9, device.span_ns / 1e9)
     callers: Counter[str] = Counter()
     for entry in device.data.users.callers:
         callers[entry.caller] += entry.commits
@@ -205,8 +208,20 @@ def _find_syncer(device: DeviceView) -> tuple[str, list[str], int]:
         name, count = callers.most_common(1)[0]
         entries = [entry for entry in device.data.users.callers if entry.caller == name]
         through = [printable(entry.process) for entry in entries if entry.process != name]
-        return (name, through, count) if count >= MOST_COMMITS * callers.total() else ("", [], 0)
-    return "", [], 0
+        if count < MOST_COMMITS * callers.total():
+            return "", [], ""
+        return name, through, f"{formatting.number(count / seconds)} commits per second"
+    # A disk without a volatile cache gets no flushes: then a journal writes for the program that writes synchronously.
+    journals = [user for user in device.data.users.users if user.commits.ios]
+    writers: Counter[str] = Counter()
+    for user in device.data.users.users:
+        writers[user.process] += sum(level.write.ios for level in user.by_rival_depth)
+    name, count = writers.most_common(1)[0] if writers else ("", 0)
+    if not journals or count < MOST_COMMITS * writers.total():
+        return "", [], ""
+    ios = sum(user.commits.ios for user in journals)
+    through = list(dict.fromkeys(process_text(user) for user in journals))
+    return name, through, f"{formatting.number(ios / seconds)} writes of the journal per second"
 
 
 def _alone(user: UserProfile) -> tuple[int, float]:
