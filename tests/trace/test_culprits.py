@@ -177,7 +177,7 @@ def test_deep_queue_of_another_volume_starves_a_program(tmp_path: Path) -> None:
     records = closed_loop(reads, BACKUP, HOME, 32, MS, 2000 * MS, 6000 * MS)
     cause = found(tmp_path, records)[0]
     assert (cause.code, cause.subject) == ("deep-queue", "t (8,0)")
-    assert "backup on t (253,0) keeps 30.8 I/Os in flight on t (8,0)" in cause.message
+    assert "backup on t (253,0) keeps 30.8 I/Os in flight on t (8,0) from 2.00 s to 5.99 s, and" in cause.message
     assert "postgres on t (253,1) waits behind them" in cause.message
     assert "100 I/Os took 31.8 ms on average, 1 ms without this queue" in cause.message
     assert cause.weight > 0.9

@@ -312,18 +312,21 @@ def _starvation(
     victim_texts = dict.fromkeys(
         _user_text(device, user, with_pid=user.process == rival.process) for user, _ in times[:2]
     )
+    window = _window([time for _, time in times])
+    when = ""
+    if window and not waiting.is_whole(device, window):
+        when = f" from {formatting.duration(window[0])} to {formatting.duration(window[1])}"
     verb = "wait" if len(victim_texts) > 1 else "waits"
     return waiting.cause(
         "deep-queue",
         device,
         behind_ns - usual_ns,
-        f"{culprit} keeps {formatting.number(rival.depth)} I/Os in flight on {device.label}, and "
+        f"{culprit} keeps {formatting.number(rival.depth)} I/Os in flight on {device.label}{when}, and "
         f"{formatting.listing(list(victim_texts))} {verb} behind them: "
         f"{formatting.plural(ios, 'I/O')} took {formatting.duration(behind_ns / ios)} on average, "
         f"{formatting.duration(usual_ns / ios)} without this queue",
         f"limit {culprit}: a smaller queue depth, io.max or io.latency of its cgroup, or bfq with ionice",
         "or give them different disks",
-        window=_window([time for _, time in times]),
         waiting_ns=others_ns,
         waiting_text="what the others wait",
     )
