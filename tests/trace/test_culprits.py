@@ -291,12 +291,13 @@ def test_cache_with_hits_is_no_cause(tmp_path: Path) -> None:
 # --- alignment
 
 
-def blocks(sector: int) -> list[Record]:
+def blocks(sector: int, partition: bool = False) -> list[Record]:
+    """Returns writes of blocks to a partition that begins at a sector of the disk."""
     records: list[Record] = []
     for number in range(300):
         start = 80 * ((number * 7919) % 300)
         io = Io(5 * MS * number + 10, DB, WRITE | SYNC, MS, start + (sector - 63), 4096, PARTITION)
-        records += [event for event in events(io, io.time + MS) if event.device == DISK]
+        records += [event for event in events(io, io.time + MS) if event.device == DISK or partition]
     return records
 
 
@@ -305,6 +306,12 @@ def test_partition_at_sector_63_is_to_be_moved(tmp_path: Path) -> None:
     assert cause.code == "unaligned"
     assert "blocks begin 3.50 KiB (7 sectors) after such a multiple, because 8,1 begins at sector 63" in cause.message
     assert cause.remedy[0].startswith("move 8,1")
+
+
+def test_partition_that_is_recorded_as_well_is_to_be_moved(tmp_path: Path) -> None:
+    (cause,) = found(tmp_path, blocks(63, partition=True))
+    assert (cause.code, cause.subject) == ("unaligned", "t (8,0)")
+    assert "because t (8,1) begins at sector 63 of t (8,0)" in cause.message
 
 
 def test_aligned_blocks_of_a_partition_are_no_cause(tmp_path: Path) -> None:
