@@ -261,6 +261,9 @@ def cached(hits: int, copied: bool) -> list[Record]:
             records.append(Record(time + took + 9, REMAP, QUEUED | WRITE, sector, 4096, FLUSHER, cache, pdu=pdu))
             records.append(Record(time + took + 10, Q, QUEUED | WRITE, sector, 4096, FLUSHER, cache))
             records.append(Record(time + took + MS // 5, C, COMPLETED | WRITE, sector, 4096, 0, cache))
+            # A promotion reads a whole chunk.
+            records.append(Record(time + took + 8, Q, QUEUED | READ, sector // 128 * 128, 65536, FLUSHER, backing))
+            records.append(Record(time + took + MS, C, COMPLETED | READ, sector // 128 * 128, 65536, 0, backing))
     return records
 
 

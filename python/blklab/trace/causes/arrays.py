@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from statistics import median
 
 from blklab.diagnostic import Diagnostic
-from blklab.documents.profile import OpLoadProfile
 from blklab.render.formatting import duration, number, ops, size
 from blklab.render.formatting import share as share_text
 from blklab.trace.array_members import MD_THREAD, syncs
@@ -267,32 +266,41 @@ def cache_misses(waiting: Waiting) -> Iterator[Diagnostic]:
         reads = device.op("read")
         if cache is None or backing is None or reads.ios < FEWEST_READS:
             continue
-        missed_bytes = backing.op("read").bytes
+        missed_bytes = _read_bytes(backing, device)
         # What programs write to the cache is no copy of a read.
         copied_bytes = max(0, cache.op("write").bytes - device.op("write").bytes)
         if missed_bytes < MISSES * reads.bytes:
             continue
         hits = max(0.0, 1.0 - missed_bytes / max(1, reads.bytes))
         if copied_bytes < KEPT * missed_bytes:
-            yield _cache_bypass(waiting, device, cache, backing, reads)
-        elif _is_slower(backing, cache):
+            yield _cache_bypass(waiting, device, cache, backing, missed_bytes)
+        elif _is_slower(backing, cache, device):
             yield waiting.cause(
                 "cache-misses",
                 device,
                 waiting.op_ns(backing, "read"),
                 f"the cache {cache.label} misses: {share_text(hits)} of the bytes that {_readers_text(device)} reads "
                 f"from {device.label} are hits, the rest comes from {backing.label}, where a read takes "
-                f"{duration(_mean_ns(backing))}, {duration(_mean_ns(cache))} on the cache; {size(copied_bytes)} were "
-                "copied to the cache meanwhile",
+                f"{duration(_mean_ns(backing, device))}, {duration(_mean_ns(cache, device))} on the cache; "
+                f"{size(copied_bytes)} were copied to the cache meanwhile",
                 "a larger cache, if what is read does not fit: blklab cache curve shows the hit ratio by size",
                 "or more time, if the cache has just been created: blklab cache advise says how long it takes to fill",
             )
 
 
+def _read_bytes(lower: DeviceView, upper: DeviceView) -> int:
+    """Returns the bytes that a device reads from the one below, without what its promotions read there.
+
+    bcache does not trace remaps: then all reads count.
+    """
+    sources = [source for source in lower.data.load.sources if source.name == upper.number]
+    return sum(source.bytes.get("read", 0) for source in sources) if sources else lower.op("read").bytes
+
+
 def _cache_bypass(
-    waiting: Waiting, device: DeviceView, cache: DeviceView, backing: DeviceView, reads: OpLoadProfile
+    waiting: Waiting, device: DeviceView, cache: DeviceView, backing: DeviceView, missed_bytes: int
 ) -> Diagnostic:
-    missed_bytes = backing.op("read").bytes
+    reads = device.op("read")
     sequential = device.streams("read").sequential_share
     return waiting.cause(
         "cache-bypass",
@@ -312,11 +320,16 @@ def _readers_text(device: DeviceView) -> str:
     return max(readers, key=lambda group: group.ios["read"]).label if readers else "a program"
 
 
-def _mean_ns(device: DeviceView) -> float:
-    latency = device.latency("read") or device.latency("read", "d2c")
+def _mean_ns(lower: DeviceView, upper: DeviceView) -> float:
+    """Returns the mean time of the reads that `_read_bytes` counts."""
+    sources = [source.read_q2c_ns for source in lower.data.load.sources if source.name == upper.number]
+    if sources:
+        return sum(map(sum_ns, sources)) / max(1, sum(source.count for source in sources))
+    latency = lower.latency("read") or lower.latency("read", "d2c")
     return (latency.mean or 0.0) if latency else 0.0
 
 
-def _is_slower(backing: DeviceView, cache: DeviceView) -> bool:
+def _is_slower(backing: DeviceView, cache: DeviceView, upper: DeviceView) -> bool:
     """Returns whether reads take clearly longer on the slow device, so that misses cost time."""
-    return _mean_ns(cache) == 0.0 or _mean_ns(backing) >= SLOWER_BACKING * _mean_ns(cache)
+    cache_ns = _mean_ns(cache, upper)
+    return cache_ns == 0.0 or _mean_ns(backing, upper) >= SLOWER_BACKING * cache_ns
