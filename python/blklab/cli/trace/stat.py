@@ -48,8 +48,9 @@ def stat(
 ) -> None:
     """Describe the workload of TRACE, and say what limits the storage.
 
-    The first screen has the causes that blklab finds, with their share of the time that programs wait, one line for
-    each property of the workload, and the devices. --full has everything, as have --files and shards:
+    The first screen has the causes that blklab finds, with how much of the waiting of programs they explain (without a
+    cause: who waits, and the longest stall), one line for each property of the workload, and the devices. --full has
+    everything, as have --files and shards:
 
     Load: amount, kind and size of the I/O. Pattern: sequential or random, steady or bursty.
     Latency: latencies and I/Os in flight. Locality: amount of distinct data, and how often the
