@@ -31,7 +31,7 @@ NAMED = {  # The largest cause of each recording in `truth.toml`
     "six-table": "slow-member",
     "twofold-pages": "read-modify-write",
     "replaced-lookups": "md-sync",
-    "volume-tenants": None,  # All processes have one name, so none of them is named
+    "volume-tenants": "deep-queue",
     "remote-walk": "tiny-io",
     "mirror-mailboxes": "flushes",
 }
@@ -51,7 +51,12 @@ def test_the_cause_of_a_recording_is_named_and_healthy_ones_have_none(recording:
 
 def test_the_first_screen_has_30_lines_of_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    for recording in (RECORDINGS / "first" / "unequal-mixed", RECORDINGS / "second" / "replaced-lookups"):
+    bundled_trace = Path("tests/data/traces/pgbench-raid1")
+    for recording in (
+        RECORDINGS / "first" / "unequal-mixed",
+        RECORDINGS / "second" / "replaced-lookups",
+        bundled_trace,
+    ):
         lines = run("trace", "stat", recording).out.splitlines()
         assert len(lines) <= 30
         assert max(len(line) for line in lines if str(recording) not in line) <= 80

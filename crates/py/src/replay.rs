@@ -7,6 +7,7 @@ use blklab_sim::{Op, ReplayIo, ReplayIos};
 use blklab_trace::error::TraceError;
 use blklab_trace::event::{self, Action, DeviceId, Event, EventBatch, Rwbs};
 use blklab_trace::filter::Filter as TraceFilter;
+use blklab_trace::io;
 use blklab_trace::open;
 use blklab_trace::process::{ProcessTable, UNNAMED};
 use blklab_trace::source::{Capabilities, Source};
@@ -139,7 +140,8 @@ impl DeviceReplay {
                 _ => continue,
             };
             let bytes = if op == Op::Flush { 0 } else { event.bytes };
-            return Ok(Some(ReplayIo { time_ns: event.time, op, sector: event.sector, bytes }));
+            let waited = io::background(event.rwbs, event.bytes, false).is_none();
+            return Ok(Some(ReplayIo { time_ns: event.time, op, sector: event.sector, bytes, waited }));
         }
         Ok(None)
     }

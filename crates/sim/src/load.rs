@@ -134,6 +134,10 @@ pub struct Replay {
     /// The recorded times are divided by this.
     #[serde(default = "unity")]
     pub speed: f64,
+    /// Whether latencies are only those of I/Os for which a program waits: reads, synchronous writes, flushes. Writeback is
+    /// replayed and counted, without its latency.
+    #[serde(default)]
+    pub waited_only: bool,
 }
 
 fn unity() -> f64 {

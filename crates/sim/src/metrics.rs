@@ -93,10 +93,11 @@ pub struct SeriesBin {
     ios: [u64; 2],
     bytes: [u64; 2],
     latency: [u64; 2],
+    timed: [u64; 2], // I/Os whose latency counts
     cache: [u64; 2],
 }
 
-merge_fields!(SeriesBin: ios, bytes, latency, cache);
+merge_fields!(SeriesBin: ios, bytes, latency, timed, cache);
 
 #[derive(Clone, Debug, Default)]
 struct DirectionSums {
@@ -137,6 +138,22 @@ impl MetricsRecorder {
         bin.ios[index] += 1;
         bin.bytes[index] += u64::from(bytes);
         bin.latency[index] += now - start;
+        bin.timed[index] += 1;
+    }
+
+    /// Counts an I/O for which no program waits: its latency is nobody's.
+    pub fn record_background_io(&mut self, group: usize, op: Op, bytes: u32, start: Time, now: Time) {
+        if now < self.ramp {
+            return;
+        }
+        let index = op as usize;
+        self.ios += 1;
+        let sum = &mut self.groups[group].1[index];
+        sum.ios += u64::from(start >= self.ramp);
+        sum.bytes += u64::from(bytes);
+        let bin = self.series.at(now - self.ramp);
+        bin.ios[index] += 1;
+        bin.bytes[index] += u64::from(bytes);
     }
 
     /// Counts look-ups in a cache.
@@ -174,7 +191,7 @@ impl MetricsRecorder {
             width_ns: width.min(runtime.saturating_sub(time_ns)).max(1),
             ios: m.ios,
             bytes: m.bytes,
-            clat_ns: [0, 1].map(|i| (m.ios[i] > 0).then(|| m.latency[i] as f64 / m.ios[i] as f64)),
+            clat_ns: [0, 1].map(|i| (m.timed[i] > 0).then(|| m.latency[i] as f64 / m.timed[i] as f64)),
         };
         let series = self.series.iter().map(point).collect();
         let look_ups = self.series.iter().map(|(_, bin)| bin.cache).filter(|&counts| counts != [0, 0]).collect();

@@ -109,6 +109,12 @@ def sentences(answer: CacheAnswer) -> list[Sentence]:
     result = [Sentence("Answer", verdict(answer)), Sentence("Array", f"{answer.without.arrangement.words}; {load}.")]
     assumptions = [load.assumption for load in answer.question.loads if load.assumption]
     result += [Sentence("Assumed", printable(assumption)) for assumption in assumptions]
+    background_ios = answer.question.loads[0].background_ios
+    if background_ios:
+        writes = formatting.plural(background_ios, "write")
+        result.append(
+            Sentence("Waits", f"Latencies do not include {writes} of the trace for which no program waits (writeback).")
+        )
     result.append(Sentence("Size", size_sentence(answer)))
     if answer.risky:
         kinds = []

@@ -73,6 +73,9 @@ class Load:
     peak: float | None = None  # The highest rate that was measured, over `rate`
     is_cold: bool = False  # Whether its data are in no cache at first
     needs_room: bool = False  # Whether it reads or writes long streams of much data, which rotating disks serve
+    background_ios: int = 0
+    """I/Os of a trace for which no program waits, and whose latencies do not count; 0 if all latencies count."""
+
     assumption: str = ""  # What the answer assumes about it, with the source
 
     @property
@@ -253,14 +256,21 @@ def load_of_mix(text: str, working_set: int) -> Load:
     return Load(name, table, source, weight, span=working_set, needs_room=document.get("needs_room", False))
 
 
-def load_of_trace(text: str, device: str | None, number: int) -> Load:
-    """Returns a trace, at its recorded times. Raises UsageError or BlklabError."""
+def load_of_trace(text: str, device: str | None, number: int, *, waited_only: bool = False) -> Load:
+    """Returns a trace, at its recorded times. Raises UsageError or BlklabError.
+
+    With `waited_only`, latencies are those of I/Os for which a program waits, if there are any.
+    """
     name, weight = split_weight(text)
     path = Path(name).expanduser().resolve()
-    trace = cell_form.replay_source(path, None, device)
+    trace, background_ios = cell_form.read_replay(path, None, device)
     table = {"replay": str(path), "device": trace.name if device is None else device, "timing": "recorded"}
     about = f"the trace {name}, device {trace.name}"
-    return Load(f"trace{number}", table, about, weight, timed=True, ios=trace.ios, span=trace.end)
+    if not waited_only or background_ios == trace.ios:
+        background_ios = 0
+    return Load(
+        f"trace{number}", table, about, weight, timed=True, ios=trace.ios, span=trace.end, background_ios=background_ios
+    )
 
 
 def loads_of_job_file(text: str) -> list[Load]:

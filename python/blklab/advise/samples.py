@@ -19,7 +19,7 @@ from blklab.compare.model_errors import ModelError, deviate_ratio
 from blklab.errors import BlklabError
 from blklab.experiment import cells
 from blklab.experiment.cells import Cell
-from blklab.outcome import NORMAL, NOT_KNOWN, LatencyResult, Outcome
+from blklab.outcome import NORMAL, NOT_KNOWN, DirectionResult, LatencyResult, Outcome
 from blklab.runners.sim.runner import outcome
 from blklab.runners.sim.uncertainty import SEEDS, interval, of_mean, other_run
 
@@ -322,6 +322,8 @@ def document_of(cell: Cell, request: SampleRequest) -> Table:
     if document["replay"]:
         is_timed = not request.as_fast_as_possible
         document["replay"] = {"timed": is_timed, "iodepth": PEAK_DEPTH, "speed": request.speed if is_timed else 1.0}
+        if is_timed and request.load.background_ios:
+            document["replay"]["waited_only"] = True
     if request.load.rate is not None:
         document["jobs"] = [_pace_job(job, request, len(document["jobs"])) for job in document["jobs"]]
     return document
@@ -339,7 +341,10 @@ def reduce_outcome(result: Outcome) -> Sample:
     reads = result.read
     writes = result.write
     total = reads.total_ios + writes.total_ios
-    mean = sum(figures.total_ios * (figures.clat_ns.mean or 0) for figures in (reads, writes)) / max(1, total)
+    # A trace has I/Os whose latencies do not count: nobody waits for them.
+    timed_ios = [_count_latencies(figures) for figures in (reads, writes)]
+    means = [figures.clat_ns.mean or 0 for figures in (reads, writes)]
+    mean = sum(ios * mean for ios, mean in zip(timed_ios, means, strict=True)) / max(1, sum(timed_ios))
     observed_ns = result.observed_ns
     busy = {device.name: (device.busy_ns or 0) / observed_ns for device in result.devices}
     busiest = max(busy, key=lambda name: busy[name])
@@ -354,11 +359,16 @@ def reduce_outcome(result: Outcome) -> Sample:
         min(1.0, busy[busiest]),
         busiest,
         result.runtime_ns / 1e9,
-        total,
+        sum(timed_ios) or total,
         _batches(result),
         {device.name: device.sectors[1] * 512e9 / observed_ns for device in result.devices},
         rebuilt * 1e9 / observed_ns,
     )
+
+
+def _count_latencies(figures: DirectionResult) -> int:
+    """Returns the I/Os whose latencies count."""
+    return sum(count for _, count in figures.clat_ns.bins) or figures.total_ios
 
 
 def _merge_percentiles(latencies: Sequence[LatencyResult], shares: Sequence[float]) -> list[float]:
@@ -376,7 +386,9 @@ def _batches(result: Outcome) -> list[float]:
     import numpy as np
 
     points = [pair for point in result.series for pair in zip(point["ios"], point["clat_ns"], strict=True)]
-    ios, times = np.cumsum([(0, 0.0), *((count, count * (mean or 0.0)) for count, mean in points)], axis=0).T
+    # An interval without a mean has only I/Os that nobody waits for.
+    timed = [(count, count * mean) for count, mean in points if mean is not None]
+    ios, times = np.cumsum([(0, 0.0), *timed], axis=0).T
     parts = np.diff(np.interp(np.linspace(0, ios[-1], BATCHES + 1), ios, times))
     return (parts * BATCHES / ios[-1]).tolist() if ios[-1] else []
 

@@ -370,7 +370,7 @@ def _read_load(arguments: CacheAdviseArguments) -> "Load":
     if arguments.trace is not None:
         if arguments.working_set is not None:
             raise UsageError("--working-set: a trace says what it uses: expected --load or --load-from")
-        return load_of_trace(arguments.trace, arguments.device, 1)
+        return load_of_trace(arguments.trace, arguments.device, 1, waited_only=True)
     if arguments.activity_file is not None:
         return load_of_activity(arguments.activity_file, arguments.device, arguments.working_set, 1)
     if arguments.device is not None:

@@ -61,7 +61,9 @@ QueueSettings = TypedDict("QueueSettings", {
     "max_bytes": int, "nr_requests": int, "queue_depth": int, "rotational": bool, "scheduler": "Scheduler",
     "wbt_lat_ns": int, "write_back": bool,
 })
-Replay = TypedDict("Replay", {"iodepth": int, "speed": NotRequired[float], "timed": bool})
+Replay = TypedDict("Replay", {
+    "iodepth": int, "speed": NotRequired[float], "timed": bool, "waited_only": NotRequired[bool],
+})
 Writecache = TypedDict("Writecache", {
     "block": int, "cache": "Node", "high_watermark": int, "low_watermark": int, "max_age_ns": NotRequired[int | None],
     "name": str, "origin": "Node",

@@ -53,6 +53,15 @@ class BlockSeriesProfile(Struct, kw_only=True, gc=False):
     p99_ns: list[int]
     """The 99th percentile of each block, in ns (relative error 0.8 %); empty if blocks have fewer than 100 I/Os."""
 
+class CallerProfile(Struct, kw_only=True, gc=False):
+    """How often a process commits for another one."""
+    process: str
+    """Name of the process that queues the flushes; `jbd2/…` is the journal of ext4."""
+    caller: str
+    """Name of the process whose synchronous write came before; its own name if it is no thread of a filesystem."""
+    commits: int
+    """I/Os with a flush."""
+
 class Capabilities(Struct, kw_only=True, gc=False):
     """What the records of a format contain. Other properties are unknown, which is not the same as absent."""
     layers: bool
@@ -100,6 +109,15 @@ class DepthSlice(Struct, kw_only=True, gc=False):
     max: int
     """The most I/Os in flight."""
 
+class DeviceBegin(Struct, kw_only=True, gc=False):
+    """Where a device begins on the one below it."""
+    upper: str
+    """The device above, `major,minor`."""
+    lower: str
+    """The device below, `major,minor`."""
+    sector: int
+    """The sector of the device below at which the device above begins."""
+
 class DeviceProfile(Struct, kw_only=True, gc=False):
     """The workload of one device."""
     device: str
@@ -134,6 +152,8 @@ class DeviceProfile(Struct, kw_only=True, gc=False):
     """Completions of I/Os without a queue or dispatch event."""
     given_up: int
     """Bios that were discarded because too many were in flight."""
+    begins: list[DeviceBegin]
+    """Devices above that are one range of a device below: partitions, linear volumes."""
     load: LoadProfile
     """Operations and sizes, and where the I/O came from."""
     life: dict[str, LifeProfile]
@@ -156,6 +176,8 @@ class DeviceProfile(Struct, kw_only=True, gc=False):
     """Latencies by size and by queue depth."""
     waits: WaitsProfile
     """What I/Os that a program waits for found in flight."""
+    users: UsersProfile
+    """The processes that use the device, and what their I/Os waited behind; without detail, empty."""
     files: FilesProfile | None
     """I/Os by file of the device's filesystem; `null` without `--files`, and for other devices."""
 
@@ -425,6 +447,8 @@ class LongTimeProfile(Struct, kw_only=True, gc=False):
     """Size of the I/O in bytes."""
     process: str
     """Name of the process that queued the I/O."""
+    waited: bool
+    """Whether a program waits for the I/O: it is no writeback, and not of md's resync."""
     stage: str
     """The two events of the I/O between which most time passed: `d2c`, `i2d` …"""
     stage_ns: int
@@ -459,6 +483,8 @@ class OpLoadProfile(Struct, kw_only=True, gc=False):
     """I/Os with a flush of the disk's cache before them (flag F before the operation)."""
     unaligned: int
     """I/Os that do not begin and end at a multiple of 4 KiB."""
+    block_starts: list[int]
+    """I/Os whose length is a multiple of 4 KiB, by the first sector modulo 8: where their blocks begin."""
     share_of_ios: float
     """Share of all I/Os queued on the device, 0 to 1."""
     share_of_bytes: float
@@ -550,6 +576,28 @@ class RecordedLayer(Struct, kw_only=True, gc=False):
     """Its part in a cache: `cache` or `backing`; `null` for others."""
     bytes: int | None
     """Its size in bytes; `null` if the recording does not have it."""
+
+class RivalLevel(Struct, kw_only=True, gc=False):
+    """I/Os of a user by the number of I/Os that the deepest other user had in flight."""
+    low: int
+    """Smallest number of the other user's I/Os in flight; the level ends below that of the next one."""
+    read: TimeSumProfile
+    """Reads."""
+    write: TimeSumProfile
+    """Everything else."""
+
+class RivalProfile(Struct, kw_only=True, gc=False):
+    """Another user with at least 8 I/Os in flight, which a user's I/Os found."""
+    process: str
+    """Name of the other user's process."""
+    pid: int
+    """Its process id."""
+    source: str
+    """The device that its I/O was remapped from, `major,minor` or `direct`."""
+    depth: float
+    """Mean number of its I/Os in flight."""
+    found: TimeSumProfile
+    """The I/Os that found it."""
 
 class RunLengths(Struct, kw_only=True, gc=False):
     """Lengths of runs, in I/Os or bytes."""
@@ -758,6 +806,17 @@ class Tally(Struct, kw_only=True, gc=False):
     events: int
     """Events of all kinds."""
 
+class TimeSumProfile(Struct, kw_only=True, gc=False):
+    """Some I/Os and their mean time."""
+    ios: int
+    """I/Os."""
+    mean_ns: float | None
+    """Mean Q2C, in ns; `null` if there are none."""
+    start_ns: int | None
+    """When the first was queued, in ns since the trace began; `null` if there are none."""
+    end_ns: int | None
+    """When the last completed, in ns since the trace began; `null` if there are none."""
+
 class TraceInfo(Struct, kw_only=True, gc=False):
     """Information about a trace. It changes while reading, and is final at the end of the source."""
     format: str
@@ -787,6 +846,60 @@ class TraceInfo(Struct, kw_only=True, gc=False):
     warnings: list[Warning]
     """Problems that did not stop the analysis, at most 50."""
 
+class UserProfile(Struct, kw_only=True, gc=False):
+    """A process and the device that its I/O came from, and what its I/Os waited behind. Only I/Os count for which a
+    program waits: reads, synchronous writes and flushes.
+    """
+    process: str
+    """Name of the process."""
+    pid: int
+    """Process id."""
+    source: str
+    """The device that the I/O was remapped from, `major,minor` or `direct`."""
+    all: TimeSumProfile
+    """All its I/Os."""
+    own_depth: float
+    """Mean number of I/Os that the user itself had in flight when it queued another one."""
+    commits: TimeSumProfile
+    """Its commits: flushes, writes with a flush or forced unit access, and what a filesystem's journal writes."""
+    behind_writeback: TimeSumProfile
+    """Other I/Os that found writeback in flight."""
+    behind_resync: TimeSumProfile
+    """Other I/Os that found I/O of md's resync in flight."""
+    behind_commits: TimeSumProfile
+    """Other I/Os that found commits of another process in flight."""
+    by_rival_depth: list[RivalLevel]
+    """The rest, by the I/Os in flight of the other user that had most of them."""
+    rivals: list[RivalProfile]
+    """The other users with at least 8 I/Os in flight, that with most I/Os behind it first."""
+
+class UsersProfile(Struct, kw_only=True, gc=False):
+    """The users of a device."""
+    users: list[UserProfile]
+    """The users that wait longest; at most 32."""
+    callers: list[CallerProfile]
+    """Who commits, the most frequent first."""
+    shallow_reads: TimeSumProfile
+    """Reads of all users that found at most 3 I/Os in flight, and no background I/O."""
+    shallow_writes: TimeSumProfile
+    """Everything else, without commits, that found at most 3 I/Os in flight, and no background I/O."""
+
+class WaitSlice(Struct, kw_only=True, gc=False):
+    """What programs waited for in a slice of time: Q2C of the I/Os that were queued in it, added up."""
+    all_ns: int
+    """All I/Os for which a program waits, in ns."""
+    writeback_ns: int
+    """Those that found writeback in flight, in ns."""
+    commits_ns: int
+    """Those that found commits of another process in flight, in ns."""
+
+class WaitsOverTime(Struct, kw_only=True, gc=False):
+    """What programs waited for, over time."""
+    width_ns: int
+    """Width of a slice of time, in ns."""
+    slices: list[WaitSlice]
+    """The slices from time 0, at most 512; idle ones at the end are left out."""
+
 class WaitsProfile(Struct, kw_only=True, gc=False):
     """Q2C of I/Os for which a program waits (reads, synchronous writes, flushes), in ns, by the background I/O that
     was in flight when they were queued: writeback (writes without flag S), or md's resync, check or recovery.
@@ -797,10 +910,18 @@ class WaitsProfile(Struct, kw_only=True, gc=False):
     """Writeback was in flight."""
     behind_resync: QuantilesSummary
     """I/O of md's resync was in flight."""
+    behind_commits: QuantilesSummary
+    """Of those without background I/O: commits of another process were in flight (flushes, writes with a flush or
+    forced unit access, and what a filesystem's journal writes).
+    """
+    deep: QuantilesSummary
+    """Those that found at least 16 I/Os in flight for which programs wait."""
     flushing: QuantilesSummary
     """All I/Os that flush the disk's cache: flushes, writes with a flush before them, and writes with forced unit
     access.
     """
+    over_time: WaitsOverTime
+    """The time of all these I/Os, over time."""
 
 class ZipfFit(Struct, kw_only=True, gc=False):
     """Zipf's law, fitted to the popularity of blocks."""

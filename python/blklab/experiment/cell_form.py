@@ -30,9 +30,18 @@ class ReplaySource:
     write_bytes: int
 
 
-@cache
 def replay_source(path: Path, format_name: str | None, device: str | None) -> ReplaySource:
     """Reads a trace and returns what to replay. Raises UsageError or BlklabError."""
+    source, _ = read_replay(path, format_name, device)
+    return source
+
+
+@cache
+def read_replay(path: Path, format_name: str | None, device: str | None) -> tuple[ReplaySource, int]:
+    """Returns what to replay of a trace, and its writes for which no program waits.
+
+    Their number is 0 if the format does not tell. Raises UsageError or BlklabError.
+    """
     device_filter = _core.Filter(devices=[device] if device else [])
     profile = json.loads(_core.characterise([str(path)], device_filter, format=format_name, threads=1))
     device_number = profile["focus"]
@@ -41,7 +50,7 @@ def replay_source(path: Path, format_name: str | None, device: str | None) -> Re
             ops = device_profile["load"]["ops"]
             ios, moved_bytes = (ops["read"][key] + ops["write"][key] for key in ("ios", "bytes"))
             if ios:
-                return ReplaySource(
+                source = ReplaySource(
                     path=str(path),
                     format=format_name,
                     device=device_number,
@@ -52,8 +61,16 @@ def replay_source(path: Path, format_name: str | None, device: str | None) -> Re
                     write_bytes=ops["write"]["bytes"],
                     mean_bytes=max(1, round(moved_bytes / ios / SECTOR)) * SECTOR,
                 )
+                return source, _count_background(profile, ops)
     device_text = f" of device {device!r}" if device else ""
     raise BlklabError(f"{path}: found no read or write{device_text} to replay")
+
+
+def _count_background(profile: dict[str, Any], ops: dict[str, Any]) -> int:
+    """Returns the writes for which no program waits; only traces of the block layer tell."""
+    if not profile["trace"]["capabilities"]["layers"]:
+        return 0
+    return int(ops["write"]["ios"] - ops["write"]["sync"])
 
 
 class CellDraft(NamedTuple):

@@ -75,6 +75,9 @@ def stat(console: Console, view: ProfileView, *, all_devices: bool) -> None:
             print_note(console, " · ".join(trace.headline(view)))
             if cause_list := causes(view):
                 diagnostics.print_diagnostics(console, cause_list, "What limits it")
+            else:
+                console.print()
+                prose(console, summary(view, cause_list))
         console.print()
         prose(console, [*sentences(device), *array_members.sentence(view, device)])
         if index == 0 and len(view.devices) > 1:

@@ -223,6 +223,14 @@ def _is_busy(interval: documents.SliceProfile) -> bool:
     return any(counts) or interval.read_p50_ns is not None or interval.write_p50_ns is not None
 
 
+@dataclass(frozen=True)
+class TreeNode:
+    """A device, and the one below which it is drawn; None at the top."""
+
+    device: DeviceView
+    parent: DeviceView | None
+
+
 class ProfileView:
     """A profile with its devices by name."""
 
@@ -319,6 +327,31 @@ class ProfileView:
         for device in self.devices:
             layers[rank[device.number]].append(device)
         return [sorted(layer, key=lambda device: natural_order(device.label)) for layer in layers if layer]
+
+    def tree(self) -> list[TreeNode]:
+        """Returns all devices, each directly below its parent: that of its parents which comes last."""
+        devices = [device for layer in self.layers() for device in layer]
+        by_number = {device.number: device for device in devices}
+        ranks = {device.number: rank for rank, layer in enumerate(self.layers()) for device in layer}
+        uppers: dict[str, list[str]] = {device.number: [] for device in devices}
+        for feed in self.feeds:
+            # In a cycle of devices, one is above the others.
+            if feed.upper in by_number and ranks[feed.upper] < ranks[feed.lower]:
+                uppers[feed.lower].append(feed.upper)
+        nodes: list[TreeNode] = []
+        waiting = [TreeNode(device, None) for device in reversed(devices) if not uppers[device.number]]
+        drawn: set[str] = set()
+        while waiting:
+            node = waiting.pop()
+            nodes.append(node)
+            drawn.add(node.device.number)
+            lower = [
+                device
+                for device in devices
+                if node.device.number in uppers[device.number] and drawn.issuperset(uppers[device.number])
+            ]
+            waiting += [TreeNode(device, node.device) for device in reversed(lower)]
+        return nodes
 
     def span_ns(self) -> tuple[int, int]:
         """First and last event of all devices, ns since the start of the trace."""

@@ -10,6 +10,7 @@ import pytest
 
 from blklab.advise import samples
 from tests.conftest import Run
+from tests.trace.generated import COMPLETED, QUEUED, READ, SYNC, WRITE, C, Q, Record, write_trace
 
 TRACE = "tests/data/traces/pgbench-raid1"
 MIB = 1 << 20
@@ -121,6 +122,31 @@ def test_times_are_needed_and_a_slower_disk_does_not_help(run: Run, load: Any, t
     refused = run("cache", "advise", without, "--slow", SLOW, "--fast", "pm983")
     assert refused.status == 2, refused.out
     assert "expected the times of its I/Os" in refused.err
+
+
+def test_writeback_is_nobodys_latency(run: Run, tmp_path: Path) -> None:
+    """Reads of hot pages, and every second a burst of 100 scattered writes."""
+
+    def advise(name: str, category: int) -> str:
+        reads = zip(range(0, 20_000_000_000, 20_000_000), pages(32 * MIB), strict=False)
+        ios = [(time, READ, offset) for time, offset in reads]
+        scattered = pages(64 << 30)
+        for second in range(1, 20):
+            ios += [(second * 1_000_000_000 + number, category, next(scattered)) for number in range(100)]
+        records = []
+        for time, flags, offset in ios:
+            records.append(Record(time, Q, QUEUED | flags, offset // 512, 4096))
+            records.append(Record(time + 100_000, C, COMPLETED | flags, offset // 512, 4096))
+        trace = write_trace(tmp_path / name, sorted(records, key=lambda record: record.time))
+        done = run("cache", "advise", trace, "--slow", SLOW, "--fast", "pm983", "--json")
+        assert done.status == 0, done.err
+        return done.out
+
+    waited = json.loads(advise("waited", WRITE | SYNC))["without"]["today"][0]["mean_ns"]
+    background = json.loads(advise("background", WRITE))["without"]["today"][0]["mean_ns"]
+    assert background < 0.5 * waited
+    shown = run("cache", "advise", tmp_path / "background", "--slow", SLOW, "--fast", "pm983")
+    assert "do not include 1,900 writes of the trace for which no program waits" in " ".join(shown.out.split())
 
 
 def test_kinds_can_be_left_out(run: Run) -> None:

@@ -32,6 +32,7 @@ struct TaskIo {
     op: Op,
     bytes: u32,
     start: Time,
+    timed: bool, // Whether its latency counts
 }
 
 /// When a run ends.
@@ -273,8 +274,13 @@ impl Simulation {
             Some(placement) if is_of_file => placement.locate(sector, u64::from(bytes / 512)),
             _ => sector,
         };
+        self.submit_task_io(TaskIo { task, op, bytes, start: self.now, timed: true }, sector, flags);
+    }
+
+    fn submit_task_io(&mut self, io: TaskIo, sector: u64, flags: Flags) {
+        let TaskIo { task, op, bytes, .. } = io;
         self.tasks[task as usize].io_pages = Time::from(bytes.div_ceil(PAGE_BYTES));
-        let number = self.ios.add(TaskIo { task, op, bytes, start: self.now });
+        let number = self.ios.add(io);
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
     }
 }

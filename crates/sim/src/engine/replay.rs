@@ -1,6 +1,6 @@
 //! How a replay submits I/Os.
 
-use super::{Role, Simulation};
+use super::{Role, Simulation, TaskIo};
 use crate::bio::{Flags, Op};
 use crate::events::Event;
 use crate::task::replay::ReplayIo;
@@ -62,7 +62,10 @@ impl Simulation {
     }
 
     fn submit_replay_io(&mut self, number: u32, io: &ReplayIo) {
-        self.make_io(number, io.op, io.sector, io.bytes, Flags::DIRECT);
+        let Role::Replay(replay) = &self.tasks[number as usize].role else { return };
+        let timed = io.waited || !replay.waited_only;
+        let io_of_task = TaskIo { task: number, op: io.op, bytes: io.bytes, start: self.now, timed };
+        self.submit_task_io(io_of_task, io.sector, Flags::DIRECT);
     }
 
     /// Plans the next run of a replay at recorded times; ends a finished replay.
@@ -86,7 +89,11 @@ impl Simulation {
         let Role::Replay(replay) = &mut task.role else { return };
         replay.in_flight -= 1;
         if done.op != Op::Flush {
-            self.metrics.record_io(task.group, done.op, done.bytes, done.start, self.now);
+            if done.timed {
+                self.metrics.record_io(task.group, done.op, done.bytes, done.start, self.now);
+            } else {
+                self.metrics.record_background_io(task.group, done.op, done.bytes, done.start, self.now);
+            }
         }
         if std::mem::replace(&mut task.sleeping, false) {
             self.events.schedule(self.now + self.host.wake_ns, Event::task(number));

@@ -17,6 +17,7 @@ pub struct ReplayIo {
     pub op: Op,       // The operation
     pub sector: u64,  // Its first sector on the stack
     pub bytes: u32,   // Its size; 0 for a flush
+    pub waited: bool, // Whether a program waits for it: it is no writeback
 }
 
 /// Recorded I/Os in the order in which they were queued, read one by one as the simulation advances.
@@ -24,7 +25,8 @@ pub type ReplayIos = Box<dyn Iterator<Item = ReplayIo>>;
 
 pub struct ReplayState {
     ios: ReplayIos,
-    pub timed: bool, // Whether I/Os are submitted at their recorded times
+    pub timed: bool,       // Whether I/Os are submitted at their recorded times
+    pub waited_only: bool, // Whether only I/Os count for latencies for which a program waits
     iodepth: u32,
     speed: f64,
     sectors: u64,                   // The size of the stack
@@ -46,6 +48,7 @@ impl ReplayState {
         let mut replay = Self {
             ios,
             timed: spec.timed,
+            waited_only: spec.waited_only,
             iodepth: spec.iodepth,
             speed: spec.speed,
             sectors,

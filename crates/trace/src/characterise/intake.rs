@@ -4,12 +4,13 @@ use super::chunk::{Chunk, MANY_DEVICES, QueuedIo};
 use super::depth::QueueDepth;
 use super::dispatches::DispatchOrder;
 use super::observed::ObservedTime;
-use super::profile::{DeviceFlow, EventCounts};
+use super::profile::{DeviceBegin, DeviceFlow, EventCounts};
 use super::remaps::Remaps;
+use super::users::UserDepths;
 use crate::blkparse::summary::DeviceSummary;
 use crate::event::{Action, DeviceId, Event, EventBatch, Op, Rwbs, StartAction};
 use crate::filter::Filter;
-use crate::io::{Io, NEVER, background};
+use crate::io::{COMMITS, Io, NEVER, UserKey, background};
 use crate::pair::{BioOrigin, Pairer};
 use crate::process::ProcessTable;
 use crate::source::TraceInfo;
@@ -44,12 +45,34 @@ struct DeviceState {
     dispatched: QueueDepth,
     observed: ObservedTime,
     background: [u32; 2], // Bios of each kind of background I/O in flight
+    #[serde(skip)]
+    users: UserDepths, // The other bios in flight, by user
+    #[serde(skip)]
+    latest_sync: u32, // Index of the name of the process that queued the latest synchronous write
+    begins: BTreeMap<(u32, u32), Option<u64>>, // By the two devices of remaps: where the upper one begins on the lower one
     dispatches: DispatchOrder,
     took: LogLinear<3>, // Q2C, in ns
     completed: u64,
     chunk: Chunk,
     #[serde(skip)]
     late: Vec<QueuedIo>, // I/Os that are wanted for their latency, until they are queued in order of time
+}
+
+/// What is known of a process.
+#[derive(Clone, Copy)]
+struct KnownProcess {
+    index: u32,    // Of its name
+    wanted: bool,  // Whether the filter wants it
+    resyncs: bool, // Whether it is md's resync
+    thread: KernelThread,
+}
+
+/// Threads of the kernel that can commit for a program.
+#[derive(Clone, Copy, PartialEq)]
+enum KernelThread {
+    None,
+    Journal, // Of ext4: all its I/O is commits
+    Worker,  // Can flush for a filesystem or for md
 }
 
 /// The first stage of characterisation.
@@ -77,7 +100,7 @@ pub struct Intake {
     #[serde(skip)]
     name_index: HashMap<String, u32>,
     #[serde(skip)]
-    recent: HashMap<u32, (u32, bool, bool), Hashing>, // What `look_up_process` has returned for recent processes
+    recent: HashMap<u32, KnownProcess, Hashing>, // What `look_up_process` has returned for recent processes
     /// Whether the input is one merged stream: then each device has its own summary, and sequence numbers can have
     /// gaps.
     #[serde(skip)]
@@ -204,7 +227,10 @@ impl Intake {
             match event.action {
                 Action::QUEUE if state.chunk.start == StartAction::D => {}
                 Action::QUEUE => self.add_queued(at, event),
-                Action::REMAP => self.remaps.remap(event),
+                Action::REMAP => {
+                    self.states[at].add_remap(event);
+                    self.remaps.remap(event);
+                }
                 Action::COMPLETE if state.chunk.start == StartAction::C => self.add_completed(at, event),
                 Action::DISPATCH | Action::REQUEUE | Action::COMPLETE => self.add_request(at, event),
                 _ => {
@@ -242,13 +268,14 @@ impl Intake {
 
     fn add_queued(&mut self, at: usize, event: &Event) {
         let source = self.remaps.source_of(event);
-        let (process, wanted, resyncs) = self.look_up_process(event.pid);
+        let KnownProcess { index: process, wanted, resyncs, thread } = self.look_up_process(event.pid);
         if !self.unfiltered && wanted && self.filter.wants_request(event) {
             let state = &mut self.states[at];
             state.in_flight.set(event.time, state.in_flight.now + 1);
         }
-        let behind = self.states[at].background;
-        self.pair(at, event, BioOrigin { source, process, resyncs, behind });
+        let user = UserKey { pid: event.pid, process, source };
+        let origin = self.states[at].origin(event, user, resyncs, thread);
+        self.pair(at, event, origin);
         if !self.deferred && (self.unfiltered || (wanted && self.states[at].wanted && self.wants(event))) {
             self.states[at].chunk.queued.push(queued_io(event, source, process));
         }
@@ -265,14 +292,16 @@ impl Intake {
         let ended = state.chunk.ended.len();
         let before = state.pairer.in_flight();
         let is_new = state.pairer.add_event(event, origin, &mut state.chunk.ended);
-        if event.action == Action::QUEUE {
-            let kind = background(event.rwbs, event.bytes, origin.resyncs);
-            kind.into_iter().for_each(|kind| state.background[kind] += 1);
+        if event.action == Action::QUEUE
+            && let Some(kind) = background(event.rwbs, event.bytes, origin.resyncs)
+        {
+            state.background[kind] += 1;
         }
         for io in state.chunk.ended[ended..].iter().filter(|io| io.t_queue != NEVER) {
-            io.background().into_iter().for_each(|kind| {
-                state.background[kind] = state.background[kind].saturating_sub(1);
-            });
+            match io.background() {
+                Some(kind) => state.background[kind] = state.background[kind].saturating_sub(1),
+                None => state.users.end(io.user(), io.commits),
+            }
             if let Some(took) = Io::between(io.t_queue, io.t_complete) {
                 state.took.record(took);
                 state.completed += 1;
@@ -301,7 +330,7 @@ impl Intake {
             if io.t_queue != NEVER
                 && self.filter.wants_op(io.op())
                 && self.filter.wants_range(io.sector, io.bytes)
-                && self.look_up_process(io.pid).1
+                && self.look_up_process(io.pid).wanted
             {
                 let state = &mut self.states[at];
                 state.in_flight.set(time, state.in_flight.now.saturating_sub(1));
@@ -315,7 +344,7 @@ impl Intake {
         let mut kept = first;
         for index in first..ended.len() {
             let io = ended[index];
-            if self.states[at].wanted && self.filter.wants_io(&io) && self.look_up_process(io.pid).1 {
+            if self.states[at].wanted && self.filter.wants_io(&io) && self.look_up_process(io.pid).wanted {
                 ended[kept] = io;
                 kept += 1;
                 if self.deferred && io.t_queue != NEVER {
@@ -384,20 +413,25 @@ impl Intake {
         self.states.len() - 1
     }
 
-    /// The index of a process's name, whether the filter wants it, and whether it is md's resync.
-    fn look_up_process(&mut self, pid: u32) -> (u32, bool, bool) {
+    fn look_up_process(&mut self, pid: u32) -> KnownProcess {
         if let Some(&known) = self.recent.get(&pid) {
             return known;
         }
         let name = self.processes.name(pid).unwrap_or(UNKNOWN);
         let wanted = self.filter.wants_process(pid, name);
         let resyncs = name.starts_with("md") && name.ends_with("_resync");
+        let thread = match name {
+            name if name.starts_with("jbd2/") => KernelThread::Journal,
+            name if name.starts_with("kworker/") => KernelThread::Worker,
+            _ => KernelThread::None,
+        };
         let index = index_of(name, &mut self.names, &mut self.name_index);
+        let process = KnownProcess { index, wanted, resyncs, thread };
         if self.recent.len() >= RECENT {
             self.recent.clear();
         }
-        self.recent.insert(pid, (index, wanted, resyncs));
-        (index, wanted, resyncs)
+        self.recent.insert(pid, process);
+        process
     }
 
     /// Sends all chunks, full or not.
@@ -458,6 +492,7 @@ impl Intake {
             dispatches: state.dispatches.counts,
             unmatched_completions: state.pairer.unmatched_completions,
             given_up: state.pairer.given_up,
+            begins: state.begins.iter().filter_map(DeviceBegin::of).collect(),
         };
         let wanted = self.states.iter().enumerate().filter(|(_, l)| l.wanted && l.summary.events > 0);
         wanted.map(|(at, state)| (at, flow(state))).collect()
@@ -543,7 +578,42 @@ fn queued_io(event: &Event, source: DeviceId, process: u32) -> QueuedIo {
     QueuedIo { time, sector, bytes, process, source, rwbs, cpu }
 }
 
+const MOST_REMAPS: usize = 64; // Pairs of devices whose offset is followed
+
 impl DeviceState {
+    /// Counts a bio that is queued, and returns what its Q does not contain.
+    fn origin(&mut self, event: &Event, user: UserKey, resyncs: bool, thread: KernelThread) -> BioOrigin {
+        let flushes = event.rwbs.has(Rwbs::FLUSH.with(Rwbs::FUA));
+        let commits = flushes || thread == KernelThread::Journal;
+        let mut caller = user.process;
+        if thread == KernelThread::None {
+            if flushes || (event.rwbs.has(Rwbs::SYNC) && event.op() == Op::Write) {
+                self.latest_sync = user.process;
+            }
+        } else if flushes && self.latest_sync > 0 {
+            caller = self.latest_sync;
+        }
+        let [writeback, resync] = self.background;
+        let mut origin =
+            BioOrigin { source: user.source, process: user.process, resyncs, commits, caller, ..BioOrigin::default() };
+        origin.behind = [writeback, resync, 0];
+        if background(event.rwbs, event.bytes, resyncs).is_none() {
+            (origin.behind[COMMITS], origin.rival) = self.users.queue(user, commits);
+        }
+        origin
+    }
+
+    /// Follows where a device begins on the one below it.
+    fn add_remap(&mut self, event: &Event) {
+        let lower = if event.target_device == DeviceId::default() { event.device } else { event.target_device };
+        let begin = event.sector.checked_sub(event.arg_sector);
+        let key = (event.arg_device.0, lower.0);
+        if self.begins.len() < MOST_REMAPS || self.begins.contains_key(&key) {
+            let known = self.begins.entry(key).or_insert(begin);
+            *known = known.filter(|known| Some(*known) == begin);
+        }
+    }
+
     /// The time in flight after which a bio has probably lost its end: four times the 99th percentile of Q2C, so that
     /// hardly any bio is taken for lost that waits in a long queue. `None` before enough are complete.
     fn stale_after(&self) -> Option<u64> {

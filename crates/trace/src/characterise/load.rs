@@ -28,6 +28,8 @@ pub struct OpCounts {
     pub preflush: u64,
     /// I/Os that do not begin and end at a multiple of 4 KiB.
     pub unaligned: u64,
+    /// I/Os whose length is a multiple of 4 KiB, by the first sector modulo 8: where their blocks begin.
+    pub block_starts: [u64; 8],
 }
 
 impl OpCounts {
@@ -40,10 +42,13 @@ impl OpCounts {
         self.fua += u64::from(row.rwbs.has(Rwbs::FUA));
         self.preflush += u64::from(row.rwbs.has(Rwbs::FLUSH));
         self.unaligned += u64::from(!(row.sector | row.sectors()).is_multiple_of(8));
+        if row.bytes > 0 && row.sectors().is_multiple_of(8) {
+            self.block_starts[(row.sector % 8) as usize] += 1;
+        }
     }
 }
 
-merge_fields!(OpCounts: ios, bytes, sync, meta, ahead, fua, preflush, unaligned);
+merge_fields!(OpCounts: ios, bytes, sync, meta, ahead, fua, preflush, unaligned, block_starts);
 
 /// Arrivals and response times of one group (a CPU, a process, a source).
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -25,6 +25,7 @@ pub mod process_series;
 pub mod profile;
 pub(crate) mod remaps;
 pub mod slow;
+pub mod users;
 pub mod waits;
 
 use crate::error::Result;
@@ -49,6 +50,7 @@ use slow::SlowIos;
 use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use users::Users;
 use waits::Waits;
 
 const QUEUE: usize = 64; // Chunks that can wait between two threads
@@ -148,6 +150,8 @@ panels! {
     maps: LatencyMaps,
     /// What I/Os that a program waits for found in flight.
     waits: Waits,
+    /// The processes that use the device, and what their I/Os waited behind; without detail, empty.
+    users: Users,
     /// I/Os by file of the device's filesystem; `null` without `--files`, and for other devices.
     files: FileAccesses,
 }

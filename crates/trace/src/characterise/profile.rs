@@ -5,7 +5,7 @@ use super::depth::DepthOverTime;
 use super::dispatches::Dispatches;
 use crate::blkparse::summary::DeviceSummary;
 use crate::blkparse::tally::Tally;
-use crate::event::{Action, StartAction};
+use crate::event::{Action, DeviceId, StartAction};
 use crate::filter::Filter;
 use crate::source::TraceInfo;
 use blklab_stats::LevelSummary;
@@ -67,6 +67,27 @@ pub struct DeviceFlow {
     pub unmatched_completions: u64,
     /// Bios that were discarded because too many were in flight.
     pub given_up: u64,
+    /// Devices above that are one range of a device below: partitions, linear volumes.
+    pub begins: Vec<DeviceBegin>,
+}
+
+/// Where a device begins on the one below it.
+#[derive(Clone, Debug, PartialEq, Serialize, crate::JsonSchema)]
+pub struct DeviceBegin {
+    /// The device above, `major,minor`.
+    pub upper: String,
+    /// The device below, `major,minor`.
+    pub lower: String,
+    /// The sector of the device below at which the device above begins.
+    pub sector: u64,
+}
+
+impl DeviceBegin {
+    /// The devices of remaps, and the sector; `None` if it is not the same in all remaps.
+    pub fn of((&(upper, lower), begin): (&(u32, u32), &Option<u64>)) -> Option<DeviceBegin> {
+        let (upper, lower) = (DeviceId(upper).to_string(), DeviceId(lower).to_string());
+        begin.map(|sector| DeviceBegin { upper, lower, sector })
+    }
 }
 
 /// blkparse's summary, as numbers.

@@ -198,6 +198,8 @@ pub struct LongTimeProfile {
     pub bytes: u32,
     /// Name of the process that queued the I/O.
     pub process: String,
+    /// Whether a program waits for the I/O: it is no writeback, and not of md's resync.
+    pub waited: bool,
     /// The two events of the I/O between which most time passed: `d2c`, `i2d` …
     pub stage: String,
     /// Time between the two events of `stage`, in ns.
@@ -231,6 +233,7 @@ impl LongTime {
             sector: io.sector,
             bytes: io.bytes,
             process: name(io.process),
+            waited: io.background().is_none(),
             stage,
             stage_ns,
             depth: io.depth,

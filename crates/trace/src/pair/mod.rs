@@ -13,7 +13,7 @@
 mod flight;
 
 use crate::event::{Action, DeviceId, Event, Rwbs};
-use crate::io::{Io, NEVER};
+use crate::io::{Io, NEVER, Rival};
 use flight::{BioState, BiosInFlight, is_write};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
@@ -28,7 +28,10 @@ pub struct BioOrigin {
     pub source: DeviceId, // The device that it was remapped from
     pub process: u32,     // Index of its process's name
     pub resyncs: bool,    // Whether md's resync queued it
-    pub behind: [u32; 2], // Bios of each kind of background I/O in flight
+    pub commits: bool,    // Whether it is a commit
+    pub caller: u32,      // Index of the name of the process for which it commits
+    pub behind: [u32; 3], // Bios in flight: writeback, md's resync, other processes' commits
+    pub rival: Rival,     // The other user with most bios in flight
 }
 
 /// Follows the I/Os of one device.
@@ -93,7 +96,8 @@ impl Pairer {
         let mut io = new_io(event);
         io.source = origin.source;
         io.process = origin.process;
-        (io.resyncs, io.behind) = (origin.resyncs, origin.behind);
+        (io.resyncs, io.commits, io.caller) = (origin.resyncs, origin.commits, origin.caller);
+        (io.behind, io.rival) = (origin.behind, origin.rival);
         io.depth = self.in_flight() as u32;
         io.t_queue = event.time;
         if event.sectors() == 0 {
@@ -285,7 +289,10 @@ pub fn new_io(event: &Event) -> Io {
         requeues: 0,
         depth: 0,
         resyncs: false,
-        behind: [0; 2],
+        commits: false,
+        caller: 0,
+        behind: [0; 3],
+        rival: Rival::default(),
         t_queue: NEVER,
         t_get: NEVER,
         t_merge: NEVER,

@@ -48,8 +48,9 @@ def stat(
 ) -> None:
     """Describe the workload of TRACE, and say what limits the storage.
 
-    The first screen has the causes that blklab finds, with their share of the time that programs wait, one line for
-    each property of the workload, and the devices. --full has everything, as have --files and shards:
+    The first screen has the causes that blklab finds, with how much of the waiting of programs they explain (without a
+    cause: who waits, and the longest stall), one line for each property of the workload, and the devices. --full has
+    everything, as have --files and shards:
 
     Load: amount, kind and size of the I/O. Pattern: sequential or random, steady or bursty.
     Latency: latencies and I/Os in flight. Locality: amount of distinct data, and how often the
@@ -148,7 +149,7 @@ def _readable(source: TraceSource, reading: TraceReading) -> "Iterator[tuple[str
 
 
 def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
-    """Returns the profile with the causes, and with the figures of hosts if there are shards.
+    """Returns the profile with the causes or the facts, and with the figures of hosts if there are shards.
 
     If there are many devices, only the busiest are described in full.
     """
@@ -156,6 +157,8 @@ def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
 
     from blklab.render import diagnostics
     from blklab.trace.causes import causes
+    from blklab.trace.causes.facts import facts
+    from blklab.trace.causes.waiting import Waiting
 
     devices = sorted(view.devices, key=lambda device: -device.ios)
     omitted_numbers = {
@@ -165,7 +168,10 @@ def _document(view: "ProfileView", *, all_devices: bool) -> dict[str, object]:
         device_profile for device_profile in view.profile.devices if device_profile.device not in omitted_numbers
     ]
     document: dict[str, object] = to_builtins(structs.replace(view.profile, devices=device_profiles))
-    document["causes"] = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in causes(view)]
+    cause_list = causes(view)
+    document["causes"] = [diagnostics.as_dict(cause) | {"share": cause.weight} for cause in cause_list]
+    if not cause_list:
+        document["facts"] = [sentence._asdict() for sentence in facts(Waiting(view))]
     if view.shards is not None:
         document["shards"] = view.shards
     if omitted_numbers:

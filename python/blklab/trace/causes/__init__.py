@@ -6,22 +6,20 @@ from blklab.diagnostic import Diagnostic
 from blklab.render import formatting
 from blklab.render.formatting import Sentence
 from blklab.text.printing import printable
-from blklab.trace.causes.arrays import cache_bypass, md_sync, parity_reads, slow_member
+from blklab.trace.causes.arrays import cache_misses, md_sync, parity_reads, slow_member
+from blklab.trace.causes.facts import facts
 from blklab.trace.causes.io_shape import broken_stream, tiny_io, unaligned_io
-from blklab.trace.causes.load import bursts, flushes, one_process, stalls, writeback
+from blklab.trace.causes.load import bursts, stalls
+from blklab.trace.causes.users import deep_queue, flushes, writeback
 from blklab.trace.causes.waiting import Waiting
 from blklab.trace.view import ProfileView
 
 RULES = (
-    slow_member, parity_reads, writeback, flushes, md_sync, bursts, broken_stream, cache_bypass, unaligned_io,
-    tiny_io, one_process,
+    slow_member, parity_reads, writeback, flushes, md_sync, deep_queue, bursts, broken_stream, cache_misses,
+    unaligned_io, tiny_io,
 )  # fmt: skip
 
 
-NO_CAUSE = "No known cause of slow I/O. This does not mean that the storage is fast enough for its load."
-UNKNOWN = "No cause can be found: no I/O was recorded from its beginning to its end."
-BUSY = 0.95  # Share of the time from which on a device is at its limit,
-DEEP = 16  # if so many I/Os are in flight
 MOST = 3  # Causes that are summed up
 LEAST = 0.05  # Share of the waiting time below which a cause is not worth a sentence
 
@@ -46,16 +44,7 @@ def summary(view: ProfileView, diagnostics: Sequence[Diagnostic], *, codes: bool
     errors = [f"{device.label}: {formatting.plural(device.failed, 'I/O')} failed" for device in failed_devices[:MOST]]
     result = [Sentence("Errors", f"{'; '.join(errors)}: look into the kernel's log first")] if errors else []
     if not diagnostics:
-        waiting = Waiting(view)
-        limits = [
-            (
-                f" {entry.label} is busy for {formatting.share(entry.busy)} of the time, "
-                f"with {formatting.number(entry.data.in_flight.mean)} I/Os in flight: it gets more than it can serve."
-            )
-            for entry in waiting.entrances
-            if (entry.busy or 0.0) >= BUSY and (entry.data.in_flight.mean or 0.0) >= DEEP
-        ]
-        return [*result, Sentence("Cause", NO_CAUSE + "".join(limits[:1]) if waiting.total_ns else UNKNOWN)]
+        return [*result, *facts(Waiting(view))]
     cause_sentences = []
     for cause in diagnostics[:MOST]:
         text = cause_text(cause)

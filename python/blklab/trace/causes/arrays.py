@@ -8,7 +8,8 @@ from blklab.diagnostic import Diagnostic
 from blklab.render.formatting import duration, number, ops, size
 from blklab.render.formatting import share as share_text
 from blklab.trace.array_members import MD_THREAD, syncs
-from blklab.trace.causes.waiting import FEWEST, Waiting, device_ns, sum_ns
+from blklab.trace.causes.users import is_program, victims_text
+from blklab.trace.causes.waiting import FEWEST, Waiting, device_ns, program_waits, sum_ns
 from blklab.trace.view import DeviceView, OriginGroup
 
 BUSY = 0.9  # A member that is busy for this share of a time limits the array in this time,
@@ -80,19 +81,43 @@ def _find_limit(
             shares_of_others.append(sum(share(index, part) for part in limiting_parts) / len(limiting_parts))
     others_usage = median(shares_of_others)
     usage = sum(share(position, part) for part in limiting_parts) / len(limiting_parts)
-    start = duration(limiting_parts[0] * width)
-    end = duration((limiting_parts[-1] + 1) * width)
+    window = limiting_parts[0] * width, (limiting_parts[-1] + 1) * width
+    other_members = [entry for entry in members if entry is not member]
+    when = f"from {duration(window[0])} to {duration(window[1])} it"
+    if waiting.is_whole(array, window):
+        # The figures of the tables, which are those of the whole trace
+        usage = member.busy or usage
+        others_usage = median(entry.busy or 0.0 for entry in other_members)
+        when = "it"
     return waiting.cause(
         "slow-member",
         array,
-        device_ns(array) * limited_area / total,
-        f"{member.label} limits {array.label}: from {start} to {end} it is busy for {share_text(usage)} of the time, "
-        f"other members for {share_text(others_usage)}; "
-        f"{ops(op)} take {duration(slow)} on it, {duration(usual)} on others",
+        _excess_ns(array, member, other_members),
+        f"{member.label} slows {array.label} down: {ops(op)} take {duration(slow)} on it, {duration(usual)} on the "
+        f"other members; {when} is busy for {share_text(usage)} of the time, "
+        f"the others for {share_text(others_usage)}",
         f"look for what is wrong with {member.label}: smartctl -a, its cable, other load on it",
         "blklab advise runs the array with other members, and blklab md audit checks it",
         member=member.label,
+        window=window,
     )
+
+
+def _excess_ns(array: DeviceView, member: DeviceView, other_members: Sequence[DeviceView]) -> float:
+    """Returns the time that programs wait only because a member is slower than the median of the others."""
+    excess_ns = 0.0
+    for op in ("read", "write"):
+        latency = member.latency(op)
+        other_latencies = [other.latency(op) for other in other_members]
+        times = [other.mean or 0.0 for other in other_latencies if other and other.count >= FEWEST]
+        if not latency or not times:
+            continue
+        load = array.op(op)
+        waited = 1.0
+        if op == "write" and array.capabilities.layers and any(map(sum_ns, program_waits(array))):
+            waited = load.sync / max(1, load.ios)
+        excess_ns += waited * max(0.0, sum_ns(latency) - latency.count * median(times))
+    return min(excess_ns, device_ns(array))
 
 
 def _slowest_op(member: DeviceView, other_members: Sequence[DeviceView]) -> tuple[str, float, float]:
@@ -166,12 +191,24 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
         alone_ns = sum(sum_ns(member_waits.alone) for member_waits in waits)
         alone_count = sum(member_waits.alone.count for member_waits in waits)
         # With parity, one thread reads for the resync and for writes: then the bytes are all that is known.
-        share = behind_ns / (sum(map(device_ns, members)) or 1.0) if resync else moved_bytes / total_bytes
+        share = moved_bytes / total_bytes
+        held_ns = 0.0
+        held_count = 1
+        if resync:
+            # Only what the resync adds: it is no cause if I/O takes as long without it.
+            usual_ns = alone_ns / alone_count if alone_count >= FEWEST else 0.0
+            share = max(0.0, behind_ns - behind_count * usual_ns) / (sum(map(device_ns, members)) or 1.0)
+            held_ns, held_count = _held(array, members)
+            share = min(1.0, share + held_ns / (device_ns(array) or 1.0))
         times = ""
         if behind_count:
-            times = f"; I/Os that came while it was in flight took {duration(behind_ns / behind_count)}"
+            victims = _resync_victims(members)
+            by = f" of {victims}" if victims else ""
+            times = f"; I/Os{by} that came while it was in flight took {duration(behind_ns / behind_count)}"
             if alone_count:
                 times += f" on average, the others {duration(alone_ns / alone_count)}"
+        if held_ns:
+            times += f"; md holds I/Os back for {duration(held_ns / held_count)} on average before its members get them"
         layer = waiting.view.stack.get(array.number)
         name = layer.name if layer else "mdX"
         reads = "" if resync else ", or reads what a missing member had"
@@ -187,14 +224,40 @@ def md_sync(waiting: Waiting) -> Iterator[Diagnostic]:
 
 
 FEWEST_READS = 100  # Reads
-PAST = 0.5  # Share of the bytes read that comes from the slow device
+MISSES = 0.5  # Share of the bytes read that comes from the slow device
 KEPT = 0.2  # Share of these that is written to the cache, from which on the cache is being filled
+SLOWER_BACKING = 2.0  # A read takes at least so many times as long on the slow device as on the cache
 
 
-def cache_bypass(waiting: Waiting) -> Iterator[Diagnostic]:
-    """Yields the caches past which most reads go.
+def _resync_victims(members: Sequence[DeviceView]) -> str:
+    """Returns the processes that wait behind a resync on the members."""
+    times = []
+    for member in members:
+        times += [(user, user.behind_resync) for user in member.data.users.users]
+    return victims_text(times)
 
-    Reads go past a cache: they come from the slow device and are not kept.
+
+def _held(array: DeviceView, members: Sequence[DeviceView]) -> tuple[float, int]:
+    """Returns the time for which md holds I/Os back, because a resync is at work there, and the number of all I/Os.
+
+    It is what they take longer on the array than on the slowest member.
+    """
+    held_ns = 0.0
+    ios = 0
+    for op in ("read", "write"):
+        latency = array.latency(op)
+        member_latencies = [member.latency(op) for member in members]
+        times = [entry.mean or 0.0 for entry in member_latencies if entry]
+        if latency and times:
+            held_ns += max(0.0, sum_ns(latency) - latency.count * max(times))
+            ios += latency.count
+    return held_ns, max(1, ios)
+
+
+def cache_misses(waiting: Waiting) -> Iterator[Diagnostic]:
+    """Yields the caches whose reads mostly come from the slow device: they miss, or go past the cache.
+
+    What goes past a cache is not kept; what misses is copied to the cache.
     """
     for device, lower in waiting.arrays():
         roles = {waiting.role(member): member for member in lower}
@@ -203,18 +266,70 @@ def cache_bypass(waiting: Waiting) -> Iterator[Diagnostic]:
         reads = device.op("read")
         if cache is None or backing is None or reads.ios < FEWEST_READS:
             continue
-        bypassed_bytes = backing.op("read").bytes
-        filled_bytes = cache.op("write").bytes
-        if bypassed_bytes < PAST * reads.bytes or filled_bytes >= KEPT * bypassed_bytes:
+        missed_bytes = _read_bytes(backing, device)
+        # What programs write to the cache is no copy of a read.
+        copied_bytes = max(0, cache.op("write").bytes - device.op("write").bytes)
+        if missed_bytes < MISSES * reads.bytes:
             continue
-        sequential = device.streams("read").sequential_share
-        yield waiting.cause(
-            "cache-bypass",
-            device,
-            waiting.op_ns(backing, "read"),
-            f"{share_text(bypassed_bytes / reads.bytes)} of the bytes read go past the cache {cache.label}: "
-            f"they come from {backing.label} and are not kept; "
-            f"reads are mostly of {size(reads.sizes.mode_bytes)}, {share_text(sequential)} of them sequential",
-            "bcache lets streams pass: bcache/sequential_cutoff, and congested_read_threshold_us of its cache set",
-            "dm-cache keeps what is read often: it needs time; blklab cache shows what a cache could do",
-        )
+        hits = max(0.0, 1.0 - missed_bytes / max(1, reads.bytes))
+        if copied_bytes < KEPT * missed_bytes:
+            yield _cache_bypass(waiting, device, cache, backing, missed_bytes)
+        elif _is_slower(backing, cache, device):
+            yield waiting.cause(
+                "cache-misses",
+                device,
+                waiting.op_ns(backing, "read"),
+                f"the cache {cache.label} misses: {share_text(hits)} of the bytes that {_readers_text(device)} reads "
+                f"from {device.label} are hits, the rest comes from {backing.label}, where a read takes "
+                f"{duration(_mean_ns(backing, device))}, {duration(_mean_ns(cache, device))} on the cache; "
+                f"{size(copied_bytes)} were copied to the cache meanwhile",
+                "a larger cache, if what is read does not fit: blklab cache curve shows the hit ratio by size",
+                "or more time, if the cache has just been created: blklab cache advise says how long it takes to fill",
+            )
+
+
+def _read_bytes(lower: DeviceView, upper: DeviceView) -> int:
+    """Returns the bytes that a device reads from the one below, without what its promotions read there.
+
+    bcache does not trace remaps: then all reads count.
+    """
+    sources = [source for source in lower.data.load.sources if source.name == upper.number]
+    return sum(source.bytes.get("read", 0) for source in sources) if sources else lower.op("read").bytes
+
+
+def _cache_bypass(
+    waiting: Waiting, device: DeviceView, cache: DeviceView, backing: DeviceView, missed_bytes: int
+) -> Diagnostic:
+    reads = device.op("read")
+    sequential = device.streams("read").sequential_share
+    return waiting.cause(
+        "cache-bypass",
+        device,
+        waiting.op_ns(backing, "read"),
+        f"{share_text(min(1.0, missed_bytes / reads.bytes))} of the bytes that {_readers_text(device)} reads go past "
+        f"the cache {cache.label}: they come from {backing.label} and are not kept; "
+        f"reads are mostly of {size(reads.sizes.mode_bytes)}, {share_text(sequential)} of them sequential",
+        "bcache lets streams pass: bcache/sequential_cutoff, and congested_read_threshold_us of its cache set",
+        "dm-cache keeps what is read often: it needs time; blklab cache shows what a cache could do",
+    )
+
+
+def _readers_text(device: DeviceView) -> str:
+    """Returns the process that reads most from a device."""
+    readers = [group for group in device.groups("processes") if group.ios.get("read") and is_program(group.label)]
+    return max(readers, key=lambda group: group.ios["read"]).label if readers else "a program"
+
+
+def _mean_ns(lower: DeviceView, upper: DeviceView) -> float:
+    """Returns the mean time of the reads that `_read_bytes` counts."""
+    sources = [source.read_q2c_ns for source in lower.data.load.sources if source.name == upper.number]
+    if sources:
+        return sum(map(sum_ns, sources)) / max(1, sum(source.count for source in sources))
+    latency = lower.latency("read") or lower.latency("read", "d2c")
+    return (latency.mean or 0.0) if latency else 0.0
+
+
+def _is_slower(backing: DeviceView, cache: DeviceView, upper: DeviceView) -> bool:
+    """Returns whether reads take clearly longer on the slow device, so that misses cost time."""
+    cache_ns = _mean_ns(cache, upper)
+    return cache_ns == 0.0 or _mean_ns(backing, upper) >= SLOWER_BACKING * cache_ns

@@ -6,7 +6,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.render import formatting
 from blklab.trace.array_members import MD_THREAD
 from blklab.trace.causes.waiting import Waiting
-from blklab.trace.view import BLOCK
+from blklab.trace.view import BLOCK, DeviceView
 
 FEWEST_SMALL = 200  # I/Os
 STREAM = 0.8  # Share of the I/Os that continue a stream
@@ -49,20 +49,12 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
 
     I/O that is not aligned: to blocks of 4 KiB, or to the chunks of an array.
     """
-    for device in waiting.entrances:
-        load = device.op("write")
-        share = load.unaligned / max(1, load.ios)
-        if (device.streams("write").sequential_share or 0.0) >= STREAM:
-            continue  # A disk's cache makes whole blocks of them
-        if load.ios >= FEWEST and share >= OFTEN:
-            yield waiting.cause(
-                "unaligned",
-                device,
-                share * waiting.op_ns(device, "write"),
-                f"{formatting.share(share)} of the writes do not begin and end at a multiple of "
-                f"{formatting.size(BLOCK)}: a disk with sectors of 4 KiB must read before it writes, and flash too",
-                "align partitions and filesystems to 1 MiB, and let the program use blocks of 4 KiB",
-            )
+    causes = list(filter(None, (_unaligned_writes(waiting, device) for device in waiting.entrances)))
+    if not causes:
+        # What is aligned above can be shifted below, where a partition or volume begins.
+        lower = [device for device in waiting.leaves if device not in waiting.entrances and _shifted_by(device)]
+        causes = list(filter(None, (_unaligned_writes(waiting, device) for device in lower)))
+    yield from causes
     for array, members in waiting.arrays():
         reads = array.op("read")
         sources = [group for member in members for group in member.groups("sources")]
@@ -82,6 +74,57 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
                 "they cross the borders of chunks",
                 "begin partitions and filesystems at a multiple of the chunk size; use a larger chunk",
             )
+
+
+SECTORS = BLOCK // 512
+SAME_SHIFT = 0.9  # Share of the whole blocks that are shifted by the same number of sectors
+
+
+def _unaligned_writes(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
+    load = device.op("write")
+    share = load.unaligned / max(1, load.ios)
+    if (device.streams("write").sequential_share or 0.0) >= STREAM:
+        return None  # A disk's cache makes whole blocks of them
+    if load.ios < FEWEST or share < OFTEN:
+        return None
+    shift_text, remedy = _describe_shift(waiting, device)
+    return waiting.cause(
+        "unaligned",
+        device,
+        share * waiting.op_ns(device, "write"),
+        f"{formatting.share(share)} of the writes do not begin and end at a multiple of "
+        f"{formatting.size(BLOCK)}: a disk with sectors of 4 KiB must read before it writes, and flash too"
+        f"{shift_text}",
+        remedy,
+    )
+
+
+def _shifted_by(device: DeviceView) -> int:
+    """Returns by how many sectors whole blocks are shifted on a device; 0 if they are not, or not all by the same."""
+    starts = device.op("write").block_starts
+    shift = max(range(SECTORS), key=lambda index: starts[index])
+    if starts[shift] < SAME_SHIFT * sum(starts) or starts[shift] < FEWEST:
+        return 0
+    return shift
+
+
+def _describe_shift(waiting: Waiting, device: DeviceView) -> tuple[str, str]:
+    """Returns by how much whole blocks are shifted on a device and where this begins, and what to do about it."""
+    shift = _shifted_by(device)
+    if not shift:
+        return "", "align partitions and filesystems to 1 MiB, and let the program use blocks of 4 KiB"
+    amount = formatting.size(shift * 512)
+    text = f"; blocks begin {amount} ({formatting.plural(shift, 'sector')}) after such a multiple"
+    for begin in device.data.begins:
+        if begin.sector % SECTORS == shift:
+            upper = waiting.view.names.get(begin.upper, begin.upper)
+            lower = waiting.view.names.get(begin.lower, begin.lower)
+            text += f", because {upper} begins at sector {begin.sector} of {lower}"
+            return (
+                text,
+                f"move {upper} by {amount}: let it begin at a multiple of 1 MiB (sector 2048), as parted -a opt does",
+            )
+    return text, f"let the partition or volume that is written begin at a multiple of 1 MiB, not {amount} after one"
 
 
 MOSTLY_STREAMS = 0.7  # Share of the I/Os that continue a stream

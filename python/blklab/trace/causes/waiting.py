@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from blklab.diagnostic import Diagnostic, Severity
-from blklab.documents.profile import QuantilesSummary
+from blklab.documents.profile import QuantilesSummary, TimeSumProfile
 from blklab.grouping import by_key
 from blklab.render import formatting
 from blklab.trace.view import DeviceView, ProfileView
@@ -16,6 +16,31 @@ FEWEST = 20  # Minimum number of I/Os for a statement about them
 def sum_ns(quantiles: QuantilesSummary | None) -> float:
     """Returns the sum of all values."""
     return quantiles.count * (quantiles.mean or 0.0) if quantiles else 0.0
+
+
+def time_ns(time: TimeSumProfile) -> float:
+    """Returns the time of all I/Os of a sum."""
+    return time.ios * (time.mean_ns or 0.0)
+
+
+PARTS = (
+    (0.1, "a tenth"), (0.2, "a fifth"), (0.25, "a quarter"), (1 / 3, "a third"), (0.5, "half"), (2 / 3, "two thirds"),
+    (0.75, "three quarters"), (0.9, "nine tenths"),
+)  # fmt: skip
+NEARLY_ALL = 0.95
+
+
+def part_text(share: float) -> str:
+    """Returns a share of the waiting in words, because shares of causes overlap and are no exact figures."""
+    if share >= NEARLY_ALL:
+        return "nearly all"
+    if share < LEAST_PART:
+        return "a small part"
+    return f"about {min(PARTS, key=lambda part: abs(part[0] - share))[1]}"
+
+
+LEAST_PART = 0.075  # Share below which a part is small: nearer to a twentieth than to a tenth
+WHOLE = 0.9  # Share of a trace from which on a window of time is the whole trace
 
 
 def program_waits(device: DeviceView) -> tuple[QuantilesSummary, QuantilesSummary, QuantilesSummary]:
@@ -93,11 +118,43 @@ class Waiting:
         layer = self.leaves if device in self.leaves else [device]
         return took * self.total_ns / max(1.0, sum(map(device_ns, layer)))
 
+    def is_whole(self, device: DeviceView, window: tuple[int, int]) -> bool:
+        """Whether a window of time is nearly all of a device's trace."""
+        return window[1] - window[0] >= WHOLE * device.span_ns
+
+    def window_ns(self, window: tuple[int, int]) -> float:
+        """Returns the part of `total_ns` in a window of time, as far as the slices of the profile show it."""
+        total = 0.0
+        for device in self.entrances:
+            series = device.data.waits.over_time
+            for index, part in enumerate(series.slices):
+                start = index * series.width_ns
+                if start < window[1] and window[0] < start + series.width_ns:
+                    total += part.all_ns
+        return min(total, self.total_ns)
+
     def cause(
-        self, code: str, device: DeviceView, ns: float, message: str, *remedy: str, member: str = ""
+        self,
+        code: str,
+        device: DeviceView,
+        ns: float,
+        message: str,
+        *remedy: str,
+        member: str = "",
+        window: tuple[int, int] | None = None,
+        waiting_ns: float | None = None,
+        waiting_text: str = "the waiting",
     ) -> Diagnostic:
-        """Returns a cause that is behind `ns` of the waiting time; its message ends with its share of this time."""
-        share = min(1.0, ns / self.total_ns)
+        """Returns a cause that is behind `ns` of the waiting time; its message ends with its part of this time.
+
+        It acts in `window`. `waiting_ns` is the waiting time of which `ns` is a part, if it is not that of all I/O.
+        """
+        total_ns = waiting_ns or self.total_ns
+        share = min(1.0, ns / total_ns)
+        part = f"this explains {part_text(share)} of {waiting_text}"
+        if window and waiting_ns is None and not self.is_whole(device, window):
+            window_share = min(1.0, ns / max(ns, self.window_ns(window)))
+            span = f"from {formatting.duration(window[0])} to {formatting.duration(window[1])}"
+            part = f"{span}, this explains {part_text(window_share)} of {waiting_text}"
         severity: Severity = "warning" if share >= SERIOUS else "note"
-        message += f" ({formatting.share(share)} of the waiting time)"
-        return Diagnostic(code, severity, device.label, message, remedy, member, weight=share)
+        return Diagnostic(code, severity, device.label, f"{message}; {part}", remedy, member, weight=share)

@@ -2,7 +2,7 @@
 
 from blklab.render import formatting
 from blklab.render.table import BAR, TextTable, drop_empty_columns, number_columns, text_column
-from blklab.trace.view import DeviceView, ProfileView
+from blklab.trace.view import DeviceView, ProfileView, TreeNode
 
 MOST = 20  # Devices of the table
 FIGURES = ("I/Os", "IOPS", "rate", "reads", "read p50 / p99", "write p50 / p99", "depth", "busy", "errors")
@@ -11,24 +11,32 @@ SPARE = ("rate", "reads", "depth", "I/Os")
 
 def overview(view: ProfileView, limit: int = MOST) -> TextTable:
     """Returns the table of devices with load and latencies, from the top of the stack: those with most I/Os."""
-    rows: list[list[str]] = []
-    ios: list[int] = []
-    strong = set()
-    for depth, layer in enumerate(view.layers()):
-        for device in layer:
-            if view.devices and any(d.active for d in view.devices) and device is view.focus:
-                strong.add(len(rows))
-            branch = "  " * (depth - 1) + "└ " if depth else ""
-            rows.append([branch + device.label, *key_figures(device)])
-            ios.append(device.ios)
+    tree = view.tree()
     note = stack(view)
-    if len(rows) > limit + 1:  # a line that says "and 1 other" takes as much room as the other
-        busiest = sorted(range(len(rows)), key=lambda index: (index not in strong, -ios[index]))[:limit]
-        share_text = formatting.share(1 - sum(ios[index] for index in busiest) / max(1, sum(ios)))
-        note = f"and {formatting.plural(len(rows) - limit, 'other')} with {share_text} of the I/Os"
-        indices = sorted(busiest)
-        strong = {indices.index(index) for index in strong if index in indices}
-        rows = [rows[index] for index in indices]
+    if len(tree) > limit + 1:  # a line that says "and 1 other" takes as much room as the other
+
+        def importance(node: TreeNode) -> tuple[bool, bool, int]:
+            return node.device is not view.focus, node.parent is not view.focus, -node.device.ios
+
+        ios = sum(node.device.ios for node in tree)
+        important = sorted(tree, key=importance)[:limit]
+        tree = [node for node in tree if node in important]
+        share_text = formatting.share(1 - sum(node.device.ios for node in tree) / max(1, ios))
+        note = f"and {formatting.plural(len(view.devices) - limit, 'other')} with {share_text} of the I/Os"
+    rows = []
+    strong = set()
+    depths: dict[str, int] = {}  # By the number of a device that is shown
+    parents = {node.device.number: node.parent for node in view.tree()}
+    for index, node in enumerate(tree):
+        parent = node.parent
+        while parent is not None and parent.number not in depths:
+            parent = parents[parent.number]  # A device that is not shown
+        depth = depths[parent.number] + 1 if parent is not None else 0
+        depths[node.device.number] = depth
+        if node.device.active and node.device is view.focus:
+            strong.add(index)
+        branch = "  " * (depth - 1) + "└ " if depth else ""
+        rows.append([branch + node.device.label, *key_figures(node.device)])
     return drop_empty_columns(
         TextTable("Devices", [text_column(""), *number_columns(*FIGURES)], rows, note, frozenset(strong), SPARE)
     )

@@ -30,6 +30,7 @@ fn writes(count: u64, interval: u64) -> impl Iterator<Item = ReplayIo> {
         op: Op::Write,
         sector: index * 7919 % 100_000 * 16,
         bytes: 4096,
+        waited: true,
     })
 }
 
@@ -57,6 +58,30 @@ fn recorded_times_are_kept_and_a_slow_disk_delays_ios() {
 }
 
 #[test]
+fn writeback_is_replayed_but_its_latency_is_nobodys() {
+    // A write each millisecond that a program waits for, and every second a burst of 200 for which none waits.
+    let burst = |second: u64| {
+        writes(200, 1).map(move |io| ReplayIo { time_ns: io.time_ns + second * 1_000_000_000, waited: false, ..io })
+    };
+    let mut ios: Vec<ReplayIo> = (0..3).flat_map(burst).collect();
+    ios.extend(writes(3_000, 1_000_000).map(|io| ReplayIo {
+        time_ns: io.time_ns + 500_000,
+        sector: io.sector + 8,
+        ..io
+    }));
+    ios.sort_by_key(|io| io.time_ns);
+    let mean = |waited_only: bool| {
+        let replay = json!({"timed": true, "iodepth": 1, "waited_only": waited_only});
+        let outcome = play(&cell(10_000.0, replay), ios.clone().into_iter()).unwrap();
+        assert_eq!(outcome.write.total_ios, 3_600);
+        (outcome.write.clat_ns.summary.count, outcome.write.clat_ns.summary.mean.unwrap())
+    };
+    let ((all, all_mean), (waited, waited_mean)) = (mean(false), mean(true));
+    assert_eq!((all, waited), (3_600, 3_000));
+    assert!(waited_mean < 0.5 * all_mean, "{waited_mean} {all_mean}");
+}
+
+#[test]
 fn twice_the_speed_takes_half_the_time() {
     let times = [1.0, 2.0, 0.5].map(|speed| {
         let cell = cell(10_000.0, json!({"timed": true, "iodepth": 1, "speed": speed}));
@@ -80,7 +105,7 @@ fn the_closed_loop_keeps_its_depth_in_order() {
 
 #[test]
 fn flushes_reach_the_disks_and_are_no_writes() {
-    let flush = ReplayIo { time_ns: 3_600_000_000_000, op: Op::Flush, sector: 0, bytes: 0 };
+    let flush = ReplayIo { time_ns: 3_600_000_000_000, op: Op::Flush, sector: 0, bytes: 0, waited: true };
     for timed in [true, false] {
         let ios = [flush].into_iter().chain(writes(10, 0)).chain([flush, flush]);
         // Since 6.12, an array passes each at once.
@@ -109,7 +134,8 @@ fn an_empty_trace_takes_no_time() {
 #[test]
 fn impossible_replays_are_refused_with_one_line() {
     let timed = || json!({"timed": true, "iodepth": 1});
-    let beyond = ReplayIo { time_ns: 3_600_000_000_042, op: Op::Read, sector: (2 << 20) - 7, bytes: 4096 };
+    let beyond =
+        ReplayIo { time_ns: 3_600_000_000_042, op: Op::Read, sector: (2 << 20) - 7, bytes: 4096, waited: true };
     let error = play(&cell(1_000.0, timed()), writes(3, 10).chain([beyond])).unwrap_err();
     assert_eq!(
         error.to_string(),

@@ -152,6 +152,10 @@ impl DeviceState {
         self.took.merge(&other.took);
         self.completed += other.completed;
         self.observed.merge(&other.observed);
+        for (devices, begin) in &other.begins {
+            let known = self.begins.entry(*devices).or_insert(*begin);
+            *known = known.filter(|known| Some(*known) == *begin);
+        }
     }
 }
 

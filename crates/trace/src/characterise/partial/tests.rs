@@ -275,6 +275,7 @@ fn many_devices_have_the_same_profile_with_threads_and_in_brief() {
         device.offsets = brief.offsets.clone();
         device.processes_over_time = brief.processes_over_time.clone();
         device.latency_blocks = brief.latency_blocks.clone();
+        device.users = brief.users.clone();
     }
     assert!(full.devices == brief.devices);
 }
