@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -38,6 +39,9 @@ class InventedMeasuring:
         self.cells: set[object] = set()
         self.runs: Counter[str] = Counter()
 
+    def plan_of(self, _commit: Commit) -> SimpleNamespace:
+        return SimpleNamespace(cells=[SimpleNamespace(document={"runtime_ns": 30 * 10**9, "ramp_ns": 0})])
+
     def measure(self, commit: Commit, phase: str, repeat: int) -> Outcomes:
         assert repeat > 0
         self.runs[f"{phase} {commit.short}"] += 1
@@ -52,12 +56,13 @@ def bisect(
     ends: tuple[int, int] = (0, COUNT - 1),
     most: int = 50,
     log: Callable[[str], object] = lambda _log: None,
+    note: Callable[[str], object] = lambda _line: None,
 ) -> tuple[Bisection, InventedMeasuring]:
     items = [(f"k{number}", "") for number in range(COUNT)]
     source = ListSource(items, f"k{ends[0]}", f"k{ends[1]}", directory / "list")
     measuring = InventedMeasuring(iops)
     rule = BisectionRule([parse_condition(condition)], 0.99, most)
-    search = BisectionSearch(source, cast(CommitMeasuring, measuring), rule, lambda _line: None, log)
+    search = BisectionSearch(source, cast(CommitMeasuring, measuring), rule, note, log)
     return search.find(), measuring
 
 
@@ -176,3 +181,15 @@ def test_an_end_that_cannot_be_measured(tmp_path: Path) -> None:
         bisect(tmp_path, iops, "iops < 500")
     with pytest.raises(UsageError, match="--good and --bad are the same kernel, k3"):
         bisect(tmp_path, iops, "iops < 500", ends=(3, 3))
+
+
+def test_each_run_says_what_it_measured_and_what_is_left(tmp_path: Path) -> None:
+    lines: list[str] = []
+    bisect(tmp_path, lambda at: 500.0 if at >= 6 else 1000.0, "iops < 0.75*baseline", note=lines.append)
+    # Two runs of both ends, of four steps, and of both sides of the check; each has a load of 30 s.
+    assert lines[1] == "at least 16 runs, each with 30 s of load: 8m 00s in all, and the time to build and boot"
+    runs = [line for line in lines if ": run " in line]
+    assert any(line.startswith("  k12: run 2, iops 500/s; at least ") for line in runs)
+    left = [int(line.partition("at least ")[2].split()[0]) for line in runs if "at least" in line]
+    assert left[0] == 15
+    assert left[-1] <= 4

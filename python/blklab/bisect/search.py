@@ -11,6 +11,7 @@ Commits are measured a run at a time, and every run is kept in one campaign of t
 """
 
 import math
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
@@ -24,11 +25,14 @@ from blklab.compare.fail_if import Condition
 from blklab.compare.metrics import METRICS, Metric, with_directions
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.experiment.cells import Cell, ExperimentPlan
+from blklab.experiment.documents import minimum_ns
 from blklab.outcome import Outcome
+from blklab.render import formatting
 from blklab.runners.base import Runner
 from blklab.runners.campaign import StoreLedger
 from blklab.store import query
 from blklab.store.campaigns import Store, StoredCampaign
+from blklab.units import format_duration
 
 REPEAT = "repeat"
 PHASE = "phase"  # The label that tells the search from the check at its end
@@ -247,6 +251,7 @@ def _evidence(middle: float, half: float, degrees: int) -> float:
 
 
 TRIES = 2  # Failed runs after which a commit is skipped: a busy machine can lose a guest
+RUNNER_WITHOUT_TIME = "sim"  # Simulated loads take another time than they say
 FURTHER = 5  # Decisions besides those of the steps: both ends, both commits of the check, and a skipped one
 
 
@@ -387,6 +392,9 @@ class BisectionSearch:
     log: Callable[[str], object]  # Receives git's log after each verdict
     verdicts: list[CommitVerdict] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
+    _run_seconds: list[float] = field(default_factory=list)  # Of each run that was measured, with its build
+    _decisions_left: int = 0  # Ends, steps and the check that are not decided yet
 
     def __post_init__(self) -> None:
         """Raises UsageError if both ends are the same."""
@@ -407,6 +415,8 @@ class BisectionSearch:
         count = len(history) - 1
         steps = math.ceil(math.log2(max(2, count)))
         self.note(f"{self.source.label}s between both ends: {count - 1} (steps: about {steps})")
+        self._decisions_left = 2 + steps + 2
+        self._note_least_time()
         self._compare_ends((1 - self.rule.sure) / (steps + FURTHER))
         terms = ("broken", "fixed") if self.fixes else ("good", "bad")
         bisect = GitBisect(repository, new.name, *terms)
@@ -461,14 +471,47 @@ class BisectionSearch:
             raise BlklabError(f"{end.short}: cannot be measured: {error}") from None
 
     def _measure(self, commit: Commit, phase: str) -> None:
-        """Adds a run of a commit. Raises BuildFailed, and RunFailed if several runs fail."""
+        """Adds a run of a commit, and says what it measured. Raises BuildFailed, and RunFailed if several runs fail."""
         for attempt in range(1, TRIES + 1):
+            begun = self.clock()
             try:
                 self.evidence.measure(commit, phase)
-                return
             except RunFailed:
                 if attempt == TRIES:
                     raise
+                continue
+            self._run_seconds.append(self.clock() - begun)
+            self._note_run(commit, phase)
+            return
+
+    def _note_least_time(self) -> None:
+        """Says before the first run how many runs there are at least, and how long their loads take."""
+        least_runs = FEWEST * self._decisions_left
+        line = f"at least {least_runs} runs"
+        if self.source.runner_name != RUNNER_WITHOUT_TIME:
+            cells = self.measuring.plan_of(self.source.good).cells
+            load_ns = sum(minimum_ns(cell.document) for cell in cells)
+            line += (
+                f", each with {format_duration(load_ns)} of load: {format_duration(load_ns * least_runs)} in all, "
+                "and the time to build and boot"
+            )
+        self.note(line)
+
+    def _note_run(self, commit: Commit, phase: str) -> None:
+        """Says which run has ended, its first figure, and the least time that is left.
+
+        Every commit that is not decided needs FEWEST runs; noise makes it more.
+        """
+        seconds = fmean(self._run_seconds)
+        runs_left = max(0, FEWEST * self._decisions_left - self.evidence.count(commit, phase))
+        figures = self.evidence.figures(commit, phase)[:1]
+        shown = "".join(f", {figure.metric} {METRICS[figure.metric].with_unit(figure.value)}" for figure in figures)
+        left = ""
+        if runs_left:
+            left = f"; at least {formatting.plural(runs_left, 'run')} left"
+            if seconds * runs_left >= 1:
+                left += f", {format_duration(round(seconds * runs_left) * 1e9)}"
+        self.note(f"  {commit.short}: run {self.evidence.count(commit, phase)}{shown}{left}")
 
     def _step(self, bisect: GitBisect, commit: Commit, progress: str) -> BisectionState:
         self.note(f"{commit.short} {commit.subject}: {progress}")
@@ -517,6 +560,7 @@ class BisectionSearch:
 
     def _record(self, verdict: CommitVerdict) -> None:
         self.verdicts.append(verdict)
+        self._decisions_left = max(2, self._decisions_left - 1)  # Both sides of the check come last
         runs = max((figure.runs for figure in verdict.figures), default=0)
         figures = ", ".join(
             f"{figure.metric} {METRICS[figure.metric].with_unit(figure.value)}" for figure in verdict.figures[:2]
