@@ -57,11 +57,13 @@ def _headline(device: DeviceView, found_causes: Sequence[Diagnostic]) -> str:
     """Returns the answer in a few words: `vdb slows md0 down`; the device if no cause is known."""
     if found_causes:
         cause = found_causes[0]
-        headline = printable(cause.message.partition(": ")[0])
-        if cause.subject not in headline:
-            headline = f"{headline} ({printable(cause.subject)})"
-        if len(headline) <= LONGEST_HEADLINE:
-            return headline
+        sentence = printable(cause.message)
+        for end in (": ", ", "):
+            headline = sentence.partition(end)[0]
+            if cause.subject not in headline:
+                headline = f"{headline} ({printable(cause.subject)})"
+            if len(headline) <= LONGEST_HEADLINE:
+                return headline
     return f"The workload of {device.label}"
 
 

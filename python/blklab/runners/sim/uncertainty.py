@@ -56,7 +56,7 @@ MIRRORS = 0.83
 """The deviation of RAID-1 of NVMe disks with many I/Os in flight. Measured ones of two disks were 3 to 3.9 times away
 from the prediction, and no mechanism with a known price explains it: the interval reaches as far as the farther one."""
 
-DEEP = 32  # I/Os in flight of all jobs, from which on these are many
+DEEP = 32  # I/Os in flight of all jobs, above which these are many
 
 SHORT_PAGES = 1_676 / 46_000
 """The IOPS of the only measured array on whose disks a short page of the bitmap was slow, as a share of the predicted
@@ -368,13 +368,16 @@ def is_unmeasured(cell: Cell, outcome: outcomes.Outcome) -> bool:
 
 
 def is_deep_mirror(cell: Cell) -> bool:
-    """Returns whether a cell is a RAID-1 of NVMe disks with many I/Os in flight."""
+    """Returns whether a cell is a RAID-1 of NVMe disks with many I/Os in flight.
+
+    Jobs with a limit of their rate have few in flight, at any depth.
+    """
     document = cell.document
     if any(device["model"]["kind"] != "nvme" for device in document["devices"]):
         return False
-    in_flight = sum(job["numjobs"] * job["iodepth"] for job in document["jobs"])
+    in_flight = sum(job["numjobs"] * job["iodepth"] for job in document["jobs"] if not job["rate_iops"])
     levels = [table.get("level") for _, table in arrays_and_volumes(document["stack"])]
-    return in_flight >= DEEP and "raid1" in levels
+    return in_flight > DEEP and "raid1" in levels
 
 
 def find_key_share(outcome: outcomes.Outcome) -> float:
