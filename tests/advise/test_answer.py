@@ -157,7 +157,8 @@ def test_data_loss_depends_on_redundancy_and_on_what_a_cache_holds() -> None:
 
 def test_a_limit_of_data_loss_chooses_a_safer_arrangement() -> None:
     asked = question("4xhdd-7200:1TiB")
-    assert advise(asked).rows[0].loss.any.mean > 1e-5
+    unlimited = advise(asked)
+    assert any(row.loss.any.mean > 1e-5 for row in (*unlimited.rows, *unlimited.other_rows))
     limited = replace(asked, constraints=Constraints(loss=1e-5))
     result = advise(limited)
     assert all(row.loss.any.mean <= 1e-5 for row in result.rows)

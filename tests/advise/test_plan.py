@@ -88,6 +88,26 @@ def test_loads_that_do_not_fit_on_flash_share_all_disks() -> None:
     assert "n300-8tb" in disks_of(result)["data"]
 
 
+def test_loads_that_share_an_array_need_room_for_all() -> None:
+    with pytest.raises(BlklabError, match=r"no arrangement of these disks has 72.3 GiB"):
+        plan("2xpm983:64GiB", "vm:2", "vm:2")
+    assert [part.name for part in plan("2xpm983:128GiB", "vm:2", "vm:2").parts] == ["data"]
+
+
+def test_a_safer_array_without_a_drawback_is_the_answer() -> None:
+    asked = question("2xpm983:64GiB,2xhdd-7200:1TiB", "database", excluded_kinds=("bcache", "writecache"))
+    first, *_ = make_plan(asked, find, together=True).answers[0].rows
+    risky = replace(first, loss=first.loss._replace(any=first.loss.any._replace(mean=0.002)))
+    safe = replace(first, loss=first.loss._replace(any=first.loss.any._replace(mean=0.0005)))
+    small = replace(safe, arrangement=replace(first.arrangement, capacity=first.arrangement.capacity // 2))
+    assert answers._prefer_safe(asked, [risky, safe]) == [safe, risky]
+    assert answers._prefer_safe(asked, [risky, small]) == [risky, small]
+    # Of rotating disks, what loses data more often than usual comes last.
+    disks = ["hdd-7200-1", "hdd-7200-2"]
+    rotating = replace(risky, arrangement=replace(risky.arrangement, disks=disks))
+    assert answers._prefer_safe(asked, [rotating, small]) == [small, rotating]
+
+
 def test_a_single_flash_disk_is_no_place_for_what_must_survive_a_failure() -> None:
     result = plan("1x990 PRO 1TB,2xN300:8TB", "vm:4", excluded_kinds=CACHES)
     assert list(disks_of(result)) == ["data"]
@@ -138,7 +158,8 @@ def test_what_is_lost_without_redundancy_is_said() -> None:
     bare = replace(result.answers[0], rows=[replace(best, arrangement=replace(best.arrangement, failures=0))])
     part = replace(result.parts[0], answer=bare)
     (failure,) = [line.text for line in summary.sentences(Plan([part], [])) if line.topic == "Failure"]
-    assert failure.startswith(f"the data are lost. Probability within {YEARS} years: ")
+    assert failure.startswith(f"all data are lost. Within {YEARS} years: ")
+    assert "; a block that cannot be read: " in failure
 
 
 def test_a_rebuild_that_does_not_end_is_said() -> None:

@@ -41,6 +41,8 @@ from blklab.units import format_duration, format_size, parse_size
 MIN_TRACE_IOS = 1_000  # I/Os of a trace below which its 99th percentile is that of fewer than ten I/Os
 MAX_ROWS = 8  # Arrangements in the answer
 USUAL_LOSS = 0.001  # Probability of losing data above which more room is no reason to choose an array
+NOT_MUCH_SLOWER = 1.25  # Times the latency up to which a safer arrangement is preferred
+SURELY_SAFER = 0.5  # Times the probability of losing data up to which an arrangement is safer
 NEARLY_AS_FAST = 1.1  # Times the latency with a cache up to which an arrangement without one is preferred
 
 
@@ -333,7 +335,7 @@ def advise(
     elif question.largest_first:
         rows = _sort_by_capacity(question, rows)
     elif not question.cheapest_first:
-        rows = _prefer_durable(question, rows)
+        rows = _prefer_safe(question, _prefer_durable(question, rows))
     best_by_level = {row.arrangement.level: row for row in reversed([*rows, *all_rows])}
     comparisons = question.constraints.comparisons
     other_rows = []
@@ -428,12 +430,40 @@ def _sort_by_capacity(question: Question, rows: Sequence[ArrangementFigures]) ->
     Of equally large ones, that which loses data less often comes first.
     """
 
-    def key(row: ArrangementFigures) -> tuple[bool, bool, float, float]:
-        is_risky = row.loss.any.mean > USUAL_LOSS
+    def key(row: ArrangementFigures) -> tuple[bool, bool, int, int, int, float]:
         size = round(100 * math.log(row.arrangement.capacity))  # Differences of 1 % do not count
-        return not serves(question, row), is_risky, -size, row.loss.any.mean
+        loss = round(math.log2(row.loss.any.mean))  # Nor do those below a factor of two
+        is_simple = len(row.arrangement.stacks) == 1 and row.arrangement.level != "10"
+        return (not serves(question, row), _is_risky(row), -size, loss, not is_simple, row.slowest_load().mean_ns)
 
     return sorted(rows, key=key)
+
+
+def _is_risky(row: ArrangementFigures) -> bool:
+    return row.loss.any.mean > USUAL_LOSS
+
+
+def _prefer_safe(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
+    """Returns arrangements, with a safer one before the first, if it has no drawback or if the first is risky.
+
+    An array of rotating disks that loses data more often than usual comes behind one that does not. Any array comes
+    behind one that loses data half as often, is as large, and is neither surely nor much slower. An array over disks of
+    several kinds comes behind it in any case, unless it is surely faster: its fast disks wait for the slow ones.
+    """
+    first = rows[0]
+    kinds = {question.disks[disk].kind for disk in first.arrangement.disks}
+    is_mixed = len(kinds) > 1 and "cache" not in first.arrangement.top_table
+    for row in rows[1:]:
+        if not serves(question, row) and serves(question, first):
+            continue
+        is_safer = row.loss.any.mean <= SURELY_SAFER * first.loss.any.mean
+        _, most_ratio = row.slowest_load().compare_means(first.slowest_load())
+        is_near = row.slowest_load().mean_ns <= NOT_MUCH_SLOWER * first.slowest_load().mean_ns
+        is_as_fast = most_ratio > 1 and (is_near or is_mixed)
+        has_no_drawback = row.arrangement.capacity >= first.arrangement.capacity and is_as_fast
+        if is_safer and (has_no_drawback or (kinds == {"hdd"} and _is_risky(first) and not _is_risky(row))):
+            return [row, *(other for other in rows if other is not row)]
+    return [*rows]
 
 
 def _prefer_durable(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:

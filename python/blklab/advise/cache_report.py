@@ -48,6 +48,7 @@ def verdict(answer: CacheAnswer) -> str:
         lines.append("The intervals overlap: measure it before you buy.")
     if best.sample.p99_ns > (1 + SAME) * answer.without.sample.p99_ns:
         lines.append("But the slowest 1 % take longer.")
+    lines += _describe_room(answer)
     if best.rated_years is not None and best.rated_years < YEARS:
         lines.append(
             "If this load never stops, it has written as much as the disk is rated for after "
@@ -58,6 +59,15 @@ def verdict(answer: CacheAnswer) -> str:
     elif not answer.without.keeps_up:
         lines.append(f"Without a cache, I/Os fall behind {_pace(answer)}.")
     return " ".join(lines)
+
+
+def _describe_room(answer: CacheAnswer) -> list[str]:
+    """Says that the data need no cache, if they fit on the fast disks; nothing for a trace, which may be a part."""
+    load = answer.question.loads[0]
+    if load.timed or not load.span or load.span > answer.question.pools[-1].bytes:
+        return []
+    size = format_size(load.span)
+    return [f"But all {size} fit on the fast disks: an array of these needs no cache (`blklab advise`)."]
 
 
 def _describe_no_gain(answer: CacheAnswer) -> str:

@@ -65,10 +65,14 @@ Find = Callable[[Question, str], Answer]
 def make_plan(question: Question, find: Find, *, together: bool) -> Plan:
     """Returns the plan; with `together`, all loads share one array. Raises BlklabError if nothing can be built."""
     reason = ""
-    if not together and _can_place(question):
-        parts, reason = _place(question, find)
-        if parts:
-            return Plan(parts, _describe_unused(question, parts))
+    if not together and _flash_pools(question) and _rotating_pools(question):
+        limit = _limit_of_all_disks(question)
+        if limit:
+            reason = f"All disks are one question, because of {limit}."
+        else:
+            parts, reason = _place(question, find)
+            if parts:
+                return Plan(parts, _describe_unused(question, parts))
     # Without the choice of a class of disks, loads of long streams still want room.
     needs_room = all(load.needs_room for load in question.loads)
     answer = find(replace(question, largest_first=needs_room), GROUP)
@@ -78,11 +82,16 @@ def make_plan(question: Question, find: Find, *, together: bool) -> Plan:
     return Plan([part], sentences, reason)
 
 
-def _can_place(question: Question) -> bool:
-    """Whether there are flash disks and rotating ones, and no limit that holds for all disks together."""
+def _limit_of_all_disks(question: Question) -> str:
+    """Returns the option that holds for all disks together; empty without one."""
     constraints = question.constraints
-    has_limits = bool(constraints.drives or constraints.budget or constraints.comparisons or question.priced)
-    return bool(_flash_pools(question)) and bool(_rotating_pools(question)) and not has_limits
+    if constraints.drives:
+        return "--drives"
+    if constraints.comparisons:
+        return "--compare"
+    if constraints.budget:
+        return "--budget"
+    return "--price" if question.priced else ""
 
 
 def _flash_pools(question: Question) -> list[DiskPool]:
@@ -180,7 +189,7 @@ def _describe_unused(question: Question, parts: Sequence[PlanPart]) -> list[str]
         flash = []
     if flash or rotating or others:
         sentences.append(
-            f"{_list_disks([*flash, *rotating, *others])}: free for other data; no array is faster with more disks."
+            f"{_list_disks([*flash, *rotating, *others])}: free for other data; the loads do not need them."
         )
     return sentences
 

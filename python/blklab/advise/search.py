@@ -143,8 +143,14 @@ def requirements(question: Question) -> Iterator[tuple[str, Callable[[Arrangemen
 
 
 def required_capacity(question: Question) -> int:
-    """Returns the bytes that an arrangement must have: those asked for, and the end of each trace."""
-    return max(question.constraints.capacity, *(load.span for load in question.loads))
+    """Returns the bytes that an arrangement must have: those asked for, the end of each trace, and all other data."""
+    return max(question.constraints.capacity, required_span(question))
+
+
+def required_span(question: Question) -> int:
+    """Returns the bytes that the loads use: traces may be of the same volume, other loads have separate data."""
+    ends = [load.span for load in question.loads if load.timed]
+    return max(max(ends, default=0), sum(load.span for load in question.loads if not load.timed))
 
 
 def relaxations(question: Question, arrangements: Sequence[Arrangement]) -> list[str]:
@@ -163,7 +169,7 @@ def relaxations(question: Question, arrangements: Sequence[Arrangement]) -> list
             lines.append(f"--failures {max(arrangement.failures for arrangement in remaining)}")
         elif name == "capacity":
             max_capacity = max(arrangement.capacity for arrangement in remaining)
-            if max_capacity >= max(load.span for load in question.loads):
+            if max_capacity >= required_span(question):
                 lines.append(f"--capacity {_round_down(max_capacity)} (instead of {format_size(capacity)})")
         elif name == "drives":
             lines.append(

@@ -1,10 +1,11 @@
 """The plan on one screen: what to build, what it gives, what else is as good, what happens when a disk dies."""
 
-from blklab.advise.answer import Answer, serves
+from blklab.advise.answer import USUAL_LOSS, Answer, serves
 from blklab.advise.figures import YEARS, ArrangementFigures, least_rebuild_seconds, written_a_day
 from blklab.advise.plan import Plan, PlanPart
-from blklab.advise.question import DiskPool, Load
-from blklab.advise.report import has_rates, is_headroom_known, load_word, numbers_as_fast, shortfall
+from blklab.advise.question import FLASH, DiskPool, Load, mixes
+from blklab.advise.rated_loads import models
+from blklab.advise.report import has_rates, is_headroom_known, numbers_as_fast, shortfall
 from blklab.advise.report_figures import mean_interval, rated_years
 from blklab.advise.samples import Sample
 from blklab.devices.stock_models import library_model
@@ -58,41 +59,69 @@ def _gives(part: PlanPart) -> list[str]:
     best = answer.rows[0]
     lines = []
     if warning := shortfall(answer):
-        lines.append(warning)
+        lines.append(warning.replace("no arrangement of the table does", "no arrangement of these disks does"))
     for load, sample in zip(part.loads, best.today, strict=True):
-        lines.append(f"{printable(load.name)}: {_latency(load, sample)}")
+        lines.append(f"{printable(load.name)}: {_latency(sample)}{_limit(answer, sample)}")
+    paced_loads = [load for load in part.loads if load.is_paced]
     if best.headroom is not None and serves(answer.question, best) and is_headroom_known(answer, best):
         more = "more than " if best.headroom_is_more else ""
-        lines[-1] += f" It serves {more}{formatting.number(best.headroom)} times {load_word(answer)}."
+        times = f"{more}{formatting.number(best.headroom)} times"
+        if len(part.loads) == 1:
+            lines[-1] += f" It serves {times} {_rate_word(paced_loads[0])}."
+        else:
+            names = formatting.listing([printable(load.name) for load in paced_loads])
+            alone = ", each alone" if len(paced_loads) > 1 else ""
+            lines.append(f"It serves {times} the rate of {names}{alone}.")
     return lines
 
 
-def _latency(load: Load, sample: Sample) -> str:
-    action = "an I/O"
-    if load.table.get("rw") in {"read", "randread"}:
-        action = "a read"
+def _rate_word(load: Load) -> str:
+    """Returns what the headroom multiplies: the rate, and not the number of machines or streams."""
+    if load.timed or load.peak is not None:
+        return "today's load"
+    return "this rate"
+
+
+def _limit(answer: Answer, sample: Sample) -> str:
+    """Says whether --p99-below is met, after a space; empty without it."""
+    bound = answer.question.constraints.p99_ns
+    if bound is None:
+        return ""
     if not sample.is_known:
-        return f"{action} takes {mean_interval(sample)} (nine of ten measurements)."
-    return f"{action} takes {formatting.duration(sample.mean_ns)} (nine of ten: {mean_interval(sample)})."
+        return f" Whether 99 of 100 are below {formatting.duration(bound)} is not known."
+    return f" 99 of 100 take up to {formatting.duration(sample.p99_ns)} (limit {formatting.duration(bound)})."
+
+
+def _latency(sample: Sample) -> str:
+    if not sample.is_known:
+        return f"an I/O takes {mean_interval(sample)} (nine of ten measurements)."
+    return f"an I/O takes {formatting.duration(sample.mean_ns)} (nine of ten: {mean_interval(sample)})."
 
 
 def _alternative(part: PlanPart) -> str:
     """Names the runner-up, and when to prefer it; empty if there is none."""
     answer = part.answer
     best = answer.rows[0]
-    rows = [*answer.rows[1:], *answer.other_rows]
+    least_failures = answer.question.constraints.failures
+    rows = [row for row in (*answer.rows[1:], *answer.other_rows) if row.arrangement.failures >= least_failures]
     rows = [row for row in rows if serves(answer.question, row) or not serves(answer.question, best)]
     as_fast = numbers_as_fast(answer)
     numbered = [*answer.rows, *answer.other_rows]
     # Room is what cannot be added later: it comes before speed and risk.
-    rows.sort(key=lambda row: row.arrangement.capacity <= (1 + CLEARLY) * best.arrangement.capacity)
+    rows.sort(
+        key=lambda row: (
+            row.arrangement.capacity <= (1 + CLEARLY) * best.arrangement.capacity,
+            row.loss.any.mean > USUAL_LOSS,
+        )
+    )
     for row in rows:
         gains, losses = _compare(best, row)
         if gains:
             cost = f", but {formatting.listing(losses)}" if losses else ""
             return f"{row.arrangement.words}, if you prefer {formatting.listing(gains)}{cost}."
     for row in rows:
-        if str(numbered.index(row) + 1) in as_fast:
+        is_same_pair = len(best.arrangement.disks) == 2 and set(row.arrangement.disks) == set(best.arrangement.disks)
+        if str(numbered.index(row) + 1) in as_fast and not is_same_pair:
             return f"{row.arrangement.words}: it may be as fast."
     return ""
 
@@ -129,8 +158,8 @@ def _failure(part: PlanPart, *, is_split: bool) -> str:
     of_part = f"{part.load_names}: " if is_split else ""
     failures = best.arrangement.failures
     if failures == 0:
-        risk = f"Probability within {YEARS} years: {one_in(best.loss.any.mean)}."
-        return f"{of_part}the data are lost. {risk}"
+        disks, blocks = one_in(best.loss.disks.mean), one_in(best.loss.sectors.mean)
+        return f"{of_part}all data are lost. Within {YEARS} years: {disks}; a block that cannot be read: {blocks}."
     disks = "any disk" if failures == 1 else f"any {failures} disks"
     sentence = f"{of_part}{disks} may fail without data loss."
     slowest = max(best.degraded, key=lambda sample: sample.p99_ns, default=None)
@@ -186,6 +215,9 @@ def _list_bases(plan: Plan) -> str:
     bases = [f"{formatting.listing(names)}: {basis}" for basis, names in names_by_basis.items()]
     loads = [load for part in plan.parts for load in part.loads]
     bases += [f"{printable(load.name)}: {_load_basis(load)}" for load in loads]
+    growth = plan.answers[0].question.growth
+    if growth != 1:
+        bases.append(f"planned for {growth:g} times these rates (--growth)")
     sizes = " --working-set changes the size." if any(load.span and not load.timed for load in loads) else ""
     return f"{'; '.join(bases)}.{sizes}"
 
@@ -196,6 +228,8 @@ def _basis(pool: DiskPool) -> str:
         return "measured"
     if pool.guess:
         return f"its class, {pool.table.get('model')} (the model is a guess)"
+    if pool.kind not in {"hdd", *FLASH}:
+        return "documentation; data are lost as of an SSD, and its provider may keep copies"
     model = library_model(str(pool.table.get("model")))
     return "typical of its class" if model.certainty == "typical" else model.certainty
 
@@ -205,8 +239,10 @@ def _load_basis(load: Load) -> str:
     if load.timed:
         return "your trace"
     size = f"{format_size(load.span)}" if load.span else "its own size"
-    if load.peak is not None:
-        return f"its measured rate on {size}"
-    if load.rate is not None:
+    if load.name in models() and load.rate is not None:
         return f"{formatting.number(load.rate)} I/Os per second on {size}, as published"
-    return f"as fast as the disks allow, on {size}"
+    if load.rate is not None:
+        return f"{formatting.number(load.rate)} I/Os per second on {size}, as in your file"
+    if load.name in mixes():
+        return f"as fast as the disks allow, on {size}"
+    return f"as in your file, on {size}"
