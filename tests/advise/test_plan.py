@@ -108,6 +108,13 @@ def test_a_safer_array_without_a_drawback_is_the_answer() -> None:
     assert answers._prefer_safe(asked, [rotating, small]) == [small, rotating]
 
 
+def test_an_array_that_never_lost_data_can_be_sorted() -> None:
+    asked = replace(question("4xhdd-7200:1TiB", "media:2"), largest_first=True)
+    first, *_ = homelab().parts[1].answer.rows
+    never = replace(first, loss=first.loss._replace(any=first.loss.any._replace(mean=0.0)))
+    assert answers._sort_by_capacity(asked, [first, never]) == [never, first]
+
+
 def test_a_single_flash_disk_is_no_place_for_what_must_survive_a_failure() -> None:
     result = plan("1x990 PRO 1TB,2xN300:8TB", "vm:4", excluded_kinds=CACHES)
     assert list(disks_of(result)) == ["data"]

@@ -42,6 +42,7 @@ MIN_TRACE_IOS = 1_000  # I/Os of a trace below which its 99th percentile is that
 MAX_ROWS = 8  # Arrangements in the answer
 USUAL_LOSS = 0.001  # Probability of losing data above which more room is no reason to choose an array
 NOT_MUCH_SLOWER = 1.25  # Times the latency up to which a safer arrangement is preferred
+LEAST_LOSS = 1e-15  # Probabilities of losing data below this are equal; one can be 0
 SURELY_SAFER = 0.5  # Times the probability of losing data up to which an arrangement is safer
 NEARLY_AS_FAST = 1.1  # Times the latency with a cache up to which an arrangement without one is preferred
 
@@ -332,10 +333,8 @@ def advise(
     if question.constraints.loss is not None:
         sorted_candidates = sorted([*candidates, *result.others], key=order)
         rows = _select_safe(question, [all_rows[all_candidates.index(candidate)] for candidate in sorted_candidates])
-    elif question.largest_first:
-        rows = _sort_by_capacity(question, rows)
-    elif not question.cheapest_first:
-        rows = _prefer_safe(question, _prefer_durable(question, rows))
+    else:
+        rows = _order_rows(question, rows)
     best_by_level = {row.arrangement.level: row for row in reversed([*rows, *all_rows])}
     comparisons = question.constraints.comparisons
     other_rows = []
@@ -424,6 +423,15 @@ def serves(question: Question, row: ArrangementFigures) -> bool:
     return row.headroom is None or row.headroom_is_more or row.headroom >= question.growth
 
 
+def _order_rows(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
+    """Returns arrangements, which are in the order of speed or price, with the one to advise first."""
+    if question.largest_first:
+        return _sort_by_capacity(question, rows)
+    if question.cheapest_first:
+        return [*rows]
+    return _prefer_safe(question, _prefer_durable(question, rows))
+
+
 def _sort_by_capacity(question: Question, rows: Sequence[ArrangementFigures]) -> list[ArrangementFigures]:
     """Returns arrangements that serve the loads and seldom lose data first, and the largest of these first.
 
@@ -432,7 +440,7 @@ def _sort_by_capacity(question: Question, rows: Sequence[ArrangementFigures]) ->
 
     def key(row: ArrangementFigures) -> tuple[bool, bool, int, int, int, float]:
         size = round(100 * math.log(row.arrangement.capacity))  # Differences of 1 % do not count
-        loss = round(math.log2(row.loss.any.mean))  # Nor do those below a factor of two
+        loss = round(math.log2(max(LEAST_LOSS, row.loss.any.mean)))  # Nor do those below a factor of two
         is_simple = len(row.arrangement.stacks) == 1 and row.arrangement.level != "10"
         return (not serves(question, row), _is_risky(row), -size, loss, not is_simple, row.slowest_load().mean_ns)
 

@@ -341,7 +341,7 @@ def reduce_outcome(result: Outcome) -> Sample:
     reads = result.read
     writes = result.write
     total = reads.total_ios + writes.total_ios
-    # A trace has I/Os whose latencies do not count: nobody waits for them.
+    # A trace has I/Os whose latencies do not count: no program waits for them.
     timed_ios = [_count_latencies(figures) for figures in (reads, writes)]
     means = [figures.clat_ns.mean or 0 for figures in (reads, writes)]
     mean = sum(ios * mean for ios, mean in zip(timed_ios, means, strict=True)) / max(1, sum(timed_ios))
@@ -386,7 +386,7 @@ def _batches(result: Outcome) -> list[float]:
     import numpy as np
 
     points = [pair for point in result.series for pair in zip(point["ios"], point["clat_ns"], strict=True)]
-    # An interval without a mean has only I/Os that nobody waits for.
+    # An interval without a mean has only I/Os that no program waits for.
     timed = [(count, count * mean) for count, mean in points if mean is not None]
     ios, times = np.cumsum([(0, 0.0), *timed], axis=0).T
     parts = np.diff(np.interp(np.linspace(0, ios[-1], BATCHES + 1), ios, times))

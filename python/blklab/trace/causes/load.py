@@ -24,7 +24,7 @@ def bursts(waiting: Waiting) -> Iterator[Diagnostic]:
     for device in waiting.entrances:
         level = device.data.in_flight
         gaps = device.data.pattern.arrivals.inter_arrival_ns
-        # Only I/O that a program waits for counts: nobody waits for a burst of writeback.
+        # Only I/O that a program waits for counts: none waits for a burst of writeback.
         waited_ns = sum(map(sum_ns, program_waits(device)))
         deep_ns = sum_ns(device.data.waits.deep)
         if level.idle_share is None or level.idle_share < IDLE or not waited_ns or deep_ns < MOST_WAIT * waited_ns:

@@ -240,7 +240,7 @@ SHALLOW = 2  # The level below which another user has no queue
 def deep_queue(waiting: Waiting) -> Iterator[Diagnostic]:
     """Yields the users of a shared device that keep many I/Os in flight, so that others with few wait behind them.
 
-    A device with one user at depth is at its limit: nobody is starved.
+    A device with one user at depth is at its limit: no other is starved.
     """
     pairs: set[tuple[int, int]] = set()
     for layer in waiting.view.layers():
