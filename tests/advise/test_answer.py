@@ -238,7 +238,7 @@ def test_the_script_stops_before_it_writes(tmp_path: Path) -> None:
     file.write_text("\n".join(lines({"top": {"level": 1, "members": disks}}, disks)))
     done = subprocess.run(["/bin/sh", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr == "/dev/disk/by-id/ata-A: expected an empty disk: see wipefs --no-act\n"
+    assert done.stderr == "/dev/disk/by-id/ata-A: no such disk: complete the names above\n"
 
 
 def test_the_script_of_a_bcache_finds_its_number() -> None:

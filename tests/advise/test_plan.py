@@ -4,9 +4,12 @@ import io
 import math
 import subprocess
 import tomllib
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,9 +20,11 @@ from blklab.advise import race as racing
 from blklab.advise.answer import Answer, advise
 from blklab.advise.arrangement import Arrangement
 from blklab.advise.figures import YEARS, ArrangementFigures
-from blklab.advise.plan import Plan, make_plan
+from blklab.advise.plan import Plan, PlanPart, make_plan
 from blklab.advise.question import Constraints, Question, read_pools
 from blklab.advise.rated_loads import load_of_name
+from blklab.advise.samples import join_loads, runs_together
+from blklab.advise.search import required_capacity
 from blklab.errors import BlklabError
 from blklab.experiment import cells, load
 
@@ -175,7 +180,7 @@ def test_a_rebuild_that_does_not_end_is_said() -> None:
     part = replace(result.parts[0], answer=replace(result.answers[0], rows=[best]))
     (failure,) = [line.text for line in summary.sentences(Plan([part], [])) if line.topic == "Failure"]
     # 1 TiB at md's limit of 200,000 KiB a second
-    assert "Filling a new disk takes 1h 29m at least, and does not end within a month under this load." in failure
+    assert "Filling a new disk takes 1h 29m at least, and more than a month if the load never pauses." in failure
 
 
 def test_a_cache_that_wears_out_does_not_win_by_little() -> None:
@@ -211,7 +216,7 @@ def test_the_script_checks_all_disks_before_it_writes_to_any(tmp_path: Path) -> 
     file = tmp_path / "plan.sh"
     file.write_text("\n".join(lines))
     done = subprocess.run(["/bin/sh", str(file)], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (1, "/dev/disk/by-id/: expected an empty disk: see wipefs --no-act\n")
+    assert (done.returncode, done.stderr) == (1, "/dev/disk/by-id/: no such disk: complete the names above\n")
 
 
 def test_the_experiment_has_each_load_on_its_own_disks(tmp_path: Path) -> None:
@@ -264,3 +269,42 @@ EXPERTS = [
 def test_answers_are_those_of_experts(asked: list[str], levels: dict[str, str], source: str) -> None:
     result = homelab() if asked[0] == HOMELAB else plan(*asked, excluded_kinds=CACHES)
     assert {part.name: part.answer.rows[0].arrangement.level for part in result.parts} == levels, source
+
+
+TOGETHER = ("vm:20", "postgresql:800tps")
+
+
+def test_loads_with_rates_that_share_an_array_run_at_the_same_time() -> None:
+    asked = question("2xpm983:960GB", *TOGETHER)
+    assert runs_together(asked)
+    both = advise(asked)
+    alone = [advise(question("2xpm983:960GB", load)) for load in TOGETHER]
+    first = both.rows[0]
+    for one, sample in zip(asked.loads, first.today, strict=True):
+        assert sample.iops == pytest.approx(one.rate, rel=0.1), one.name
+        assert 0 < sample.p50_ns < 1.2 * sample.mean_ns < sample.p99_ns
+    assert (first.headroom or 0) < min(answer.rows[0].headroom or 0 for answer in alone)
+    for sample, answer in zip(first.today, alone, strict=True):
+        # Each load finds some bits of the bitmap set by the other, and disks that are busier.
+        assert 0.5 < sample.mean_ns / answer.rows[0].today[0].mean_ns < 2
+        assert 0.4 < sample.p99_ns / answer.rows[0].today[0].p99_ns < 2.5
+    # What both write is written once.
+    separate = sum(answer.rows[0].drive_writes_per_day or 0 for answer in alone)
+    assert first.drive_writes_per_day == pytest.approx(separate, rel=0.15)
+    part = PlanPart("data", both)
+    gives = [line.text for line in summary.sentences(Plan([part], []))]
+    assert any(line.endswith("times these rates, all loads together.") for line in gives)
+
+
+def test_each_load_has_a_region_of_its_own() -> None:
+    asked = question("2xpm983:960GB", *TOGETHER)
+    jobs: Any = join_loads(asked.loads).table["jobs"]
+    regions = sorted((int(job["offset"]), int(job["offset"]) + int(job["size"])) for job in jobs.values())
+    assert all(end <= begin for (_, end), (begin, _) in pairwise(regions))
+    assert regions[-1][1] <= required_capacity(asked)
+
+
+@pytest.mark.parametrize("loads", [("vm:2",), ("vm:2", "database"), ("vm:2", "media:2")])
+def test_other_loads_run_one_after_another(loads: Sequence[str]) -> None:
+    """A mix would use all that the others leave, and a cache cannot hold films at first and machines not."""
+    assert not runs_together(question("2xpm983:960GB", *loads))

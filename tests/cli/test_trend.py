@@ -7,6 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from blklab.render.chart import Chart
+from blklab.store.campaigns import Store
+from blklab.web.pages import trends
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -61,6 +64,14 @@ def test_a_change_that_lasts_is_named_with_its_campaign(run: Run, tmp_path: Path
     assert change.count("from campaign 8 (") == 1
     assert change.count("%") == 2
     assert any(line.startswith("Since the first: iops: 2 worse: c0 −") for line in lines)
+    page = trends.show_trend(Store(None, reading=True), "nightly", "", "iops")
+    (chart,) = [item for section in page.sections for item in section.items if isinstance(item, Chart)]
+    (marks,) = [
+        layer["data"]["values"] for layer in chart.spec["layer"] if layer["mark"]["type"] == "rule" and "data" in layer
+    ]
+    assert {mark["place"].partition("|")[0] for mark in marks} == {"8"}
+    assert all("%" in mark["change"] for mark in marks)
+    assert "Dashed: the level changes" in chart.note
 
 
 def test_the_first_nights_have_no_verdict(run: Run, tmp_path: Path) -> None:

@@ -181,6 +181,9 @@ def test_users_and_certificates_of_a_web_configuration_are_required(
 
 def test_only_get_and_head_are_answered(site: Client) -> None:
     assert site.post("/").status_code == 405
+    assert site.open("/", method="GET").status_code == 200
+    environ = {"REQUEST_METHOD": "get"}
+    assert site.open("/", environ_overrides=environ).status_code == 405
     assert site.head("/").text == ""
 
 

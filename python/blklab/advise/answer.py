@@ -32,6 +32,7 @@ from blklab.compare.explain import explain
 from blklab.devices import stock_models
 from blklab.documents.cell import Cell
 from blklab.errors import BlklabError, UsageError
+from blklab.render import formatting
 from blklab.runners.lab.stacks.filesystem import geometry
 from blklab.runners.sim.runner import outcome
 from blklab.text.printing import printable
@@ -60,7 +61,8 @@ UNKNOWN = "/dev/disk/by-id/"  # What the user completes
 class ScriptPart:
     """The commands for one arrangement."""
 
-    disks: Sequence[str]  # Lines that give each disk a variable, which the user completes
+    variables: Sequence[str]  # Lines that give each disk a variable, which the user completes
+    disks: Sequence[str]  # The disks as the shell reads them: `"$disk_1"`
     checks: Sequence[str]  # Lines that stop the script before it writes
     build: Sequence[str]  # Lines that write
 
@@ -88,7 +90,8 @@ def script(
     names = _array_names(arrangement, name)
     shell_paths |= {array: f"/dev/md/{label}" for array, label in names.items()}
     new_paths = [*(shell_paths[array] for array in names), f"/dev/{name}", f"/srv/{name}"]
-    checks = _checks([shell_paths[disk] for disk in variables], new_paths)
+    shell_disks = [shell_paths[disk] for disk in variables]
+    checks = _checks(shell_disks, new_paths)
     build = [*_stack(arrangement, shell_paths, name), *_settings(arrangement, names)]
     nested = any(
         member in shell_paths and member in arrangement.stacks for member in names_in(arrangement.top_table, "members")
@@ -97,19 +100,44 @@ def script(
     if filesystem != "none":
         stripes = None if parity else geometry(node)
         build += _filesystem(filesystem, shell_paths[arrangement.top], stripes, f"/srv/{name}")
-    return ScriptPart(disk_lines, [*checks], build)
+    return ScriptPart(disk_lines, shell_disks, [*checks], build)
 
 
 def join_scripts(parts: Sequence[ScriptPart]) -> list[str]:
     """Returns one script that checks the disks of all parts before it writes to any."""
     lines = ["set -eu"]
     for part in parts:
-        lines += part.disks
+        lines += part.variables
     for part in parts:
         lines += part.checks
-    for part in parts:
-        lines += part.build
-    return lines
+    disks = [disk for part in parts for disk in part.disks]
+    build = [line for part in parts for line in part.build]
+    if len(disks) > 1:
+        lines.append(
+            f"twice=$(readlink -f {' '.join(disks)} | sort | uniq -d); "
+            '[ -z "$twice" ] || { echo "$twice: this disk is given twice" >&2; exit 1; }'
+        )
+    tools = {
+        line.partition(" ")[0]: PACKAGES[line.partition(" ")[0]] for line in build if line.partition(" ")[0] in PACKAGES
+    }
+    if tools:
+        lines.append(
+            f'for tool in {" ".join(tools)}; do command -v "$tool" >/dev/null || {{ echo "$tool is missing: '
+            f'apt-get install {" ".join(dict.fromkeys(tools.values()))}" >&2; exit 1; }}; done'
+        )
+    return [*lines, *build]
+
+
+PACKAGES = {
+    "lvcreate": "lvm2",
+    "lvconvert": "lvm2",
+    "make-bcache": "bcache-tools",
+    "mdadm": "mdadm",
+    "mkfs.ext4": "e2fsprogs",
+    "mkfs.xfs": "xfsprogs",
+    "vgcreate": "lvm2",
+}
+"""Debian's packages of the programs that scripts need."""
 
 
 def _array_names(arrangement: Arrangement, name: str) -> dict[str, str]:
@@ -123,8 +151,12 @@ def _array_names(arrangement: Arrangement, name: str) -> dict[str, str]:
 def _checks(disks: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
     """Yields checks that stop the script before it writes."""
     yield (
-        f'for disk in {" ".join(disks)}; do [ -b "$disk" ] && found=$(wipefs --no-act "$disk") && [ -z "$found" ] ||'
-        ' { echo "$disk: expected an empty disk: see wipefs --no-act" >&2; exit 1; }; done'
+        f'for disk in {" ".join(disks)}; do [ -b "$disk" ] || '
+        '{ echo "$disk: no such disk: complete the names above" >&2; exit 1; }; done'
+    )
+    yield (
+        f'for disk in {" ".join(disks)}; do found=$(wipefs --no-act "$disk") && [ -z "$found" ] || '
+        '{ echo "$disk: expected an empty disk: see wipefs --no-act" >&2; exit 1; }; done'
     )
     if paths:
         yield f'for path in {" ".join(paths)}; do [ ! -e "$path" ] || {{ echo "$path exists" >&2; exit 1; }}; done'
@@ -133,6 +165,7 @@ def _checks(disks: Sequence[str], paths: Sequence[str]) -> Iterator[str]:
 def _stack(arrangement: Arrangement, shell_paths: dict[str, str], group: str = GROUP) -> Iterator[str]:
     """Yields the commands for each stack, and enters the paths of volumes; `group` is the volume group."""
     if any(table["level"] not in {0, "linear"} for table in arrangement.arrays().values()):
+        yield f"mkdir -p {Path(CONFIGURATION).parent}"
         yield f"grep -qs '^CREATE.*bbl=no' {CONFIGURATION} || echo 'CREATE bbl=no' >> {CONFIGURATION}"
     arrays = [name for name in arrangement.arrays() if name in shell_paths]
     if arrays:
@@ -531,6 +564,9 @@ def _no_fit_message(question: Question, options: SearchSpace) -> str:
     constraints = question.constraints
     lines = relaxations(question, options.arrangements)
     remedy = f"relax one of these: {'; '.join(lines)}" if lines else "relax several constraints, or add disks"
+    missing = constraints.failures + 1 - sum(pool.count for pool in question.pools)
+    if missing > 0:
+        remedy = f"add {formatting.plural(missing, 'disk')} like these, or {remedy}"
     capacity = format_size(required_capacity(question))
     failures = "1 failure" if constraints.failures == 1 else f"{constraints.failures} failures"
     return f"no arrangement of these disks has {capacity} and survives {failures}, as asked: {remedy}"

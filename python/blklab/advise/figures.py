@@ -9,7 +9,7 @@ from blklab._core import MD_STRIPE_CACHE, MD_SYNC_SPEED_MAX, MD_SYNC_SPEED_MIN, 
 from blklab.advise.arrangement import Arrangement, members_of
 from blklab.advise.question import FLASH, Question, Table
 from blklab.advise.race import SAME, Candidate, longest, simulate_candidates
-from blklab.advise.samples import Sample, SampleRequest, Simulations, difference
+from blklab.advise.samples import Sample, SampleRequest, Simulations, difference, runs_together
 from blklab.advise.search import select_runnable
 from blklab.devices.stock_models import library_model, stock
 from blklab.experiment.stack import Md
@@ -180,12 +180,15 @@ def wear(question: Question, today: Sequence[Sample]) -> tuple[float | None, flo
 def written_a_day(question: Question, today: Sequence[Sample]) -> dict[str, float]:
     """Returns the bytes that are written a day to each flash disk.
 
-    Of several loads, the mean by weight counts, and the sum if each has a rate: then they run at the same time.
+    Of several loads, the mean by weight counts, and the sum if each has a rate. If they were simulated together, each
+    sample has what all of them write.
     """
+    if runs_together(question):
+        today = today[:1]
     has_rates = all(load.rate is not None for load in question.loads)
     weights = sum(load.weight for load in question.loads)
     written: dict[str, float] = {}
-    for load, sample in zip(question.loads, today, strict=True):
+    for load, sample in zip(question.loads, today, strict=False):
         share = 1.0 if has_rates else load.weight / weights
         for name, rate in sample.written.items():
             if (pool := question.disks.get(name)) and pool.kind in FLASH:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from blklab.advise.answer import GROUP, Answer, as_toml, join_scripts, serves
+from blklab.advise.arrangement import members_of
 from blklab.advise.question import FLASH, DiskPool, Load, Question
 from blklab.errors import BlklabError
 from blklab.render import formatting
@@ -16,6 +17,7 @@ from blklab.trace.fio import FioPlan
 from blklab.units import format_size
 
 FAST = "fast"  # The name of the volume on flash disks
+LEAST_REST = 0.05  # Share of a disk below which it is not said that it is not used
 LARGE = "large"  # The name of the volume on rotating disks
 
 
@@ -72,13 +74,14 @@ def make_plan(question: Question, find: Find, *, together: bool) -> Plan:
         else:
             parts, reason = _place(question, find)
             if parts:
-                return Plan(parts, _describe_unused(question, parts))
+                return Plan(parts, [*_describe_unused(question, parts), *_describe_unused_parts(parts)])
     # Without the choice of a class of disks, loads of long streams still want room.
     needs_room = all(load.needs_room for load in question.loads)
     answer = find(replace(question, largest_first=needs_room), GROUP)
     part = PlanPart(GROUP, answer)
     unused = _unused_pools(question, [part])
     sentences = [_why_not_used(answer, unused)] if unused else []
+    sentences += _describe_unused_parts([part])
     return Plan([part], sentences, reason)
 
 
@@ -137,7 +140,7 @@ def _find_part(question: Question, find: Find, name: str) -> tuple[PlanPart | No
     try:
         part = PlanPart(name, find(question, name))
     except BlklabError as error:
-        obstacle = str(error).partition(": relax")[0]
+        obstacle = str(error).partition(": relax")[0].partition(": add")[0]
         return None, f"The {disks} disks alone cannot serve {loads}: {obstacle}."
     if not serves(question, part.answer.rows[0]):
         return None, f"The {disks} disks alone are too slow for {loads}."
@@ -156,6 +159,26 @@ def _unused_pools(question: Question, parts: Sequence[PlanPart]) -> list[tuple[D
         if count:
             unused.append((pool, count))
     return unused
+
+
+def _describe_unused_parts(parts: Sequence[PlanPart]) -> list[str]:
+    """Returns what remains of disks that are larger than the others of their array, in sentences."""
+    sentences = []
+    for part in parts:
+        pools = part.answer.question.disks
+        unused_bytes: dict[str, int] = {}
+        for table in part.answer.rows[0].arrangement.arrays().values():
+            members = [member for member in members_of(table) if member in pools]
+            least = min((pools[member].bytes for member in members), default=0)
+            if table["level"] in {0, "linear"}:
+                continue  # These use all of each disk
+            for member in members:
+                rest = pools[member].bytes - least
+                if rest > LEAST_REST * pools[member].bytes:
+                    unused_bytes[pools[member].name] = unused_bytes.get(pools[member].name, 0) + rest
+        for name, rest in unused_bytes.items():
+            sentences.append(f"{format_size(rest)} of {printable(name)}: other disks of the array are smaller.")
+    return sentences
 
 
 def _list_disks(pools: Sequence[tuple[DiskPool, int]]) -> str:

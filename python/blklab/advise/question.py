@@ -118,18 +118,33 @@ def read_pools(texts: Sequence[str], prices: Mapping[str, float], flash_state: s
 
     `flash_state` is the state of flash disks, as in an experiment file. Raises UsageError.
     """
-    pools: dict[str, DiskPool] = {}
+    pools: list[DiskPool] = []
     for text in typed_disks.split_list(texts) or [""]:
         pool = read_pool(text, flash_state, prices)
-        same = next((other for other in pools.values() if dict(other.table) == dict(pool.table)), None)
-        if same is not None:
-            pools[same.name] = replace(same, count=same.count + pool.count)
-            continue
-        name = _unused_name(pool.name, pools)
-        pools[name] = replace(pool, name=name)
-    if sum(pool.count for pool in pools.values()) > MAX_DISKS:
+        for number, other in enumerate(pools):
+            if dict(other.table) == dict(pool.table):
+                pools[number] = replace(other, count=other.count + pool.count)
+                break
+        else:
+            pools.append(pool)
+    if sum(pool.count for pool in pools) > MAX_DISKS:
         raise UsageError(f"--devices: more than {MAX_DISKS} disks")
-    return list(pools.values())
+    return _give_distinct_names(pools)
+
+
+def _give_distinct_names(pools: Sequence[DiskPool]) -> list[DiskPool]:
+    """Returns pools; those of one model have their size behind the name: `hdd-7200-6tb`."""
+    names = [pool.name for pool in pools]
+    named: dict[str, DiskPool] = {}
+    for pool in pools:
+        name = pool.name
+        if names.count(name) > 1:
+            gigabytes = round(pool.bytes / 1e9)
+            size = f"{gigabytes // 1000}tb" if gigabytes % 1000 == 0 else f"{gigabytes}gb"
+            name = f"{name}-{size}"
+        name = _unused_name(name, named)
+        named[name] = replace(pool, name=name)
+    return list(named.values())
 
 
 def merge_pools(host_pools: Sequence[DiskPool], other_pools: Sequence[DiskPool]) -> list[DiskPool]:
@@ -306,5 +321,5 @@ def distinct_loads(loads: Sequence[Load]) -> list[Load]:
     """Returns loads; raises UsageError if two have the same name."""
     names = [load.name for load in loads]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UsageError(f"two loads are called {twice!r}: give one of them, with a weight")
+        raise UsageError(f"two loads are called {twice!r}: give one, with the amount or the weight of both")
     return list(loads)

@@ -19,11 +19,14 @@ from blklab.compare.model_errors import ModelError, deviate_ratio
 from blklab.errors import BlklabError
 from blklab.experiment import cells
 from blklab.experiment.cells import Cell
+from blklab.grouping import by_key
 from blklab.outcome import NORMAL, NOT_KNOWN, DirectionResult, LatencyResult, Outcome
+from blklab.runners.sim import runner
 from blklab.runners.sim.runner import outcome
 from blklab.runners.sim.uncertainty import SEEDS, interval, of_mean, other_run
 
-BUILD = [__version__, Path(str(_core.__file__)).stat().st_mtime_ns]  # Of the simulator
+PARTS = [Path(str(_core.__file__)), *Path(runner.__file__).parent.glob("*.py"), Path(__file__)]
+BUILD = [__version__, max(path.stat().st_mtime_ns for path in PARTS)]  # Of the simulator, and of what it is made into
 BATCHES = 16  # Parts of a run, for its interval
 WARM_UP = 4  # Of them at the beginning, while write caches fill, which comparisons ignore
 COMPARED_BATCHES = BATCHES - WARM_UP
@@ -143,6 +146,38 @@ class SampleRequest:
     seed: int = 0  # The number of `other_run`
 
 
+LOAD_END = "--"  # Between the name of a load and that of its job, where loads run at the same time
+
+
+def runs_together(question: Question) -> bool:
+    """Returns whether the loads run at the same time: several that have a rate each.
+
+    Loads without a rate would use all that the others leave. A cache holds what all of them use, or what none does.
+    """
+    has_rates = all(load.rate is not None for load in question.loads)
+    return len(question.loads) > 1 and has_rates and len({load.is_cold for load in question.loads}) == 1
+
+
+def join_loads(loads: Sequence[Load]) -> Load:
+    """Returns one load with the jobs of several; each load has a region of its own."""
+    jobs = {}
+    begin = 0
+    for load in loads:
+        of_load: Any = load.table["jobs"]
+        for name, job in of_load.items():
+            jobs[f"{load.name}{LOAD_END}{name}"] = {**job, "offset": str(begin + int(job["offset"]))}
+        begin += load.span
+    return Load(
+        "together",
+        {"jobs": jobs},
+        "",
+        ios=sum(load.ios or 0 for load in loads),
+        span=begin,
+        rate=sum(load.rate or 0.0 for load in loads),
+        is_cold=loads[0].is_cold,
+    )
+
+
 class Simulations:
     """Runs simulations, several at a time. The same request is never simulated twice."""
 
@@ -163,9 +198,12 @@ class Simulations:
         self._known = {} if file is None else _read(file)
         self._cells: dict[tuple[str, str], Cell] = {}
         self._recorded: dict[tuple[str, int], float] = {}
+        self._together = join_loads(question.loads) if runs_together(question) else None
 
     def cell(self, arrangement: Arrangement, load: Load) -> Cell:
-        """Returns the cell of a load. Raises UsageError if the load does not fit on the arrangement."""
+        """Returns the cell of a load, or of all loads. Raises UsageError if they do not fit on the arrangement."""
+        if self._together is not None and load in self.question.loads:
+            load = self._together
         key = (json.dumps([arrangement.stacks, dict(arrangement.sizes), dict(arrangement.settings)]), load.name)
         if key not in self._cells:
             simulated_arrangement, table = _shrink_data(self.question, arrangement, load)
@@ -176,18 +214,27 @@ class Simulations:
     def run(self, requests: Sequence[SampleRequest]) -> list[Sample]:
         """Returns the sample of each request."""
         cells = [self._limit_cell(request) for request in requests]
-        unknown = {cell.key: cell for cell in cells if cell.key not in self._known}
-        keys = list(unknown)
-        for cell in cells:
-            if cell.key not in unknown:
-                self._count(self._known[cell.key])
-        for number, sample in self._parallel.each(_sample_cell, unknown.values()):
-            if isinstance(sample, BlklabError):
-                raise sample
-            self._known[keys[number]] = sample
-            self._keep(keys[number])
-            self._count(sample)
-        return [self._known[cell.key] for cell in cells]
+        keys = [self._key(cell, request) for cell, request in zip(cells, requests, strict=True)]
+        unknown = {cell.key: cell for cell, key in zip(cells, keys, strict=True) if key not in self._known}
+        counted = set(unknown)
+        for cell, key in zip(cells, keys, strict=True):
+            if cell.key not in counted:
+                counted.add(cell.key)
+                self._count(self._known[key])
+        cell_keys = list(unknown)
+        for number, samples in self._parallel.each(_sample_cell, unknown.values()):
+            if isinstance(samples, BlklabError):
+                raise samples
+            for name, sample in samples.items():
+                self._known[f"{cell_keys[number]}{name}"] = sample
+                self._keep(f"{cell_keys[number]}{name}")
+            self._count(next(iter(samples.values())))
+        return [self._known[key] for key in keys]
+
+    def _key(self, cell: Cell, request: SampleRequest) -> str:
+        """Returns the key of a sample: that of its cell, and the load if the cell has several."""
+        is_one_of_several = self._together is not None and request.load in self.question.loads
+        return f"{cell.key}{request.load.name}" if is_one_of_several else cell.key
 
     def averages(self, requests: Sequence[SampleRequest]) -> list[Sample]:
         """Returns the mean of SEEDS samples of each request, which have other seeds."""
@@ -203,11 +250,15 @@ class Simulations:
 
     def _limit_cell(self, request: SampleRequest) -> Cell:
         """Returns the cell of a request; equal documents have one key."""
+        if self._together is not None and request.load in self.question.loads:
+            request = replace(request, load=self._together)
         cell = other_run(self.cell(request.arrangement, request.load), request.seed)
         return replace(cell, document=document_of(cell, request), labels={})
 
     def trace_seconds(self, load: Load, ios: int) -> float:
         """Returns how long the first I/Os of a load that is paced take on a device without limits, seconds."""
+        if self._together is not None and load in self.question.loads:
+            load = self._together
         if load.rate is not None:
             return ios_of(load, ios) / load.rate
         if (load.name, ios) not in self._recorded:
@@ -224,19 +275,75 @@ class Simulations:
                 stream.write(f"\n{json.dumps([BUILD, key, asdict(self._known[key])])}")
 
 
-def _sample_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> Sample:
+def _sample_cell(cell: Cell, /, *, stop: _core.Stop | None = None) -> dict[str, Sample]:
+    """Returns the sample of each load of a cell by its name, which is empty for a load alone."""
     result = outcome(cell.document, stop, cell.replay)
     bounds = interval(cell, result)
     hits, reads, dirty = _cache_counts(result, cell.document["stack"])
-    return replace(
-        reduce_outcome(result),
-        mean_interval=[*of_mean(bounds)],
-        p99_interval=[*bounds.p99],
-        processors=[*bounds.processors],
-        devices=bounds.models,
-        cache_hits=hits,
-        cached_reads=reads,
-        dirty_bytes=dirty,
+    samples = {}
+    for name, of_load in _split_by_load(result).items():
+        samples[name] = replace(
+            reduce_outcome(of_load),
+            mean_interval=[*of_mean(bounds)],
+            p99_interval=[*bounds.p99],
+            processors=[*bounds.processors],
+            devices=bounds.models,
+            cache_hits=hits,
+            cached_reads=reads,
+            dirty_bytes=dirty,
+        )
+    return samples
+
+
+def _split_by_load(result: Outcome) -> dict[str, Outcome]:
+    """Returns the outcome of each load by its name: devices, caches and parts of the run are those of all loads."""
+    groups_by_load = by_key((group.name.partition(LOAD_END)[0], group) for group in result.groups)
+    if not all(LOAD_END in group.name for group in result.groups):
+        return {"": result}
+    outcomes = {}
+    for name, groups in groups_by_load.items():
+        outcomes[name] = replace(
+            result,
+            read=_add_directions([group.read for group in groups]),
+            write=_add_directions([group.write for group in groups]),
+        )
+    return outcomes
+
+
+QUANTILES = (
+    ("p1", 0.01), ("p5", 0.05), ("p10", 0.1), ("p25", 0.25), ("p50", 0.5), ("p75", 0.75), ("p90", 0.9), ("p95", 0.95),
+    ("p99", 0.99), ("p99_9", 0.999), ("p99_99", 0.9999), ("max", 1.0),
+)  # fmt: skip
+"""The quantiles of a job's latencies, and the share of I/Os up to each."""
+
+SCALE = 10_000  # So that parts of an I/O are whole numbers
+
+
+def _add_directions(parts: Sequence[DirectionResult]) -> DirectionResult:
+    """Returns the I/Os of several jobs together, with the mean of their latencies and a histogram.
+
+    Jobs have quantiles and no histogram: the I/Os between two quantiles count with the upper one, so that percentiles
+    of all jobs are rather too high.
+    """
+    count = sum(part.total_ios for part in parts)
+    total_ns = sum(part.total_ios * (part.clat_ns.mean or 0.0) for part in parts)
+    counts: dict[int, float] = {}
+    for part in parts:
+        below = 0.0
+        for name, share in QUANTILES:
+            value = getattr(part.clat_ns, name)
+            if value is None or not part.total_ios:
+                continue
+            counts[round(value)] = counts.get(round(value), 0.0) + part.total_ios * (share - below)
+            below = share
+    bins = [[value, round(number * SCALE)] for value, number in counts.items()]
+    latency = LatencyResult(count, total_ns / count if count else None, bins=bins)
+    return DirectionResult(
+        count,
+        sum(part.io_bytes for part in parts),
+        sum(part.iops for part in parts),
+        sum(part.bw_bytes for part in parts),
+        latency,
     )
 
 

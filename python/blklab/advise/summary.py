@@ -2,12 +2,12 @@
 
 from blklab.advise.answer import USUAL_LOSS, Answer, serves
 from blklab.advise.figures import YEARS, ArrangementFigures, least_rebuild_seconds, written_a_day
-from blklab.advise.plan import Plan, PlanPart
+from blklab.advise.plan import LARGE, Plan, PlanPart
 from blklab.advise.question import FLASH, DiskPool, Load, mixes
 from blklab.advise.rated_loads import models
 from blklab.advise.report import has_rates, is_headroom_known, numbers_as_fast, shortfall
 from blklab.advise.report_figures import mean_interval, rated_years
-from blklab.advise.samples import Sample
+from blklab.advise.samples import Sample, runs_together
 from blklab.devices.stock_models import library_model
 from blklab.grouping import by_key
 from blklab.md.reliability import one_in
@@ -20,6 +20,7 @@ MONTH_S = 30 * 86_400  # Above so many seconds, a rebuild does not end under the
 CLEARLY = 0.05  # Differences of figures below this share are no reason to prefer
 RARE_LOSS = 1e-4  # Probabilities of losing data up to this are no reason to prefer
 MUCH_SLOWER = 1.5  # Times the 99th percentile above which the summary has that of a degraded array
+MOST_OF_ALL = 0.6  # Share of what a disk gets from which one load is named
 HALF = 0.5  # A probability of losing data that is at most so many times another is clearly lower
 
 
@@ -50,6 +51,8 @@ def _build(part: PlanPart, *, is_split: bool) -> str:
     """Says what to build, in one sentence."""
     best = part.answer.rows[0].arrangement
     text = f"{best.words}: {format_size(best.capacity)}"
+    if part.name == LARGE and part.answer.question.constraints.capacity:
+        text += ", which --capacity asks for"
     return f"For {part.load_names}: {text}." if is_split else f"{text}."
 
 
@@ -68,6 +71,8 @@ def _gives(part: PlanPart) -> list[str]:
         times = f"{more}{formatting.number(best.headroom)} times"
         if len(part.loads) == 1:
             lines[-1] += f" It serves {times} {_rate_word(paced_loads[0])}."
+        elif runs_together(answer.question):
+            lines.append(f"It serves {times} these rates, all loads together.")
         else:
             names = formatting.listing([printable(load.name) for load in paced_loads])
             alone = ", each alone" if len(paced_loads) > 1 else ""
@@ -181,9 +186,9 @@ def _rebuild(answer: Answer, best: ArrangementFigures) -> str:
     if best.rebuild_seconds is None or not all(sample.is_known for sample in samples):
         return f" Filling a new disk takes {idle} at least."
     if best.rebuild_seconds > MONTH_S:
-        return f" Filling a new disk takes {idle} at least, and does not end within a month under this load."
+        return f" Filling a new disk takes {idle} at least, and more than a month if the load never pauses."
     loaded = formatting.duration(best.rebuild_seconds * 1e9)
-    return f" Filling a new disk takes {loaded} under this load, {idle} at least."
+    return f" Filling a new disk takes {idle} at least, {loaded} if the load never pauses."
 
 
 def _wear(part: PlanPart) -> str:
@@ -197,10 +202,19 @@ def _wear(part: PlanPart) -> str:
     written = written_a_day(answer.question, best.today)
     name = max(written, key=lambda disk: written[disk] / disks[disk].bytes)
     model = printable(disks[name].name)
-    sentence = f"{format_size(round(written[name]))} a day are written to each {model}"
+    sentence = f"{format_size(round(written[name]))} a day are written to each {model}{_writer(part, name)}"
     if best.rated_years is None:
         return f"{sentence}: compare with the TBW of its data sheet."
     return f"{sentence}: its maker rates it for {rated_years(best.rated_years)} of this."
+
+
+def _writer(part: PlanPart, disk: str) -> str:
+    """Names the load that writes most of what a disk gets; empty with one load, or if none writes most."""
+    today = part.answer.rows[0].today
+    rates = [sample.written.get(disk, 0.0) for sample in today]
+    if len(rates) < 2 or max(rates) < MOST_OF_ALL * sum(rates):
+        return ""
+    return f", mostly because of {printable(part.loads[rates.index(max(rates))].name)}"
 
 
 def _list_bases(plan: Plan) -> str:

@@ -14,10 +14,11 @@ import click
 from blklab import output as out
 from blklab.cli import common
 from blklab.cli.value_completion import complete_loads, complete_models
+from blklab.devices.typed_disks import parse_disk_size
 from blklab.errors import BlklabError, UsageError
 from blklab.system.roots import Roots
 from blklab.text.printing import printable
-from blklab.units import NANOSECONDS, parse_number
+from blklab.units import NANOSECONDS, parse_number, parse_size
 
 if TYPE_CHECKING:
     from blklab.advise.answer import Answer
@@ -34,6 +35,14 @@ def _parse_amount(text: str) -> float:
     if not 0 <= amount < 1e12:
         raise ValueError(f"{text!r}: expected an amount from 0, below 1e12")
     return amount
+
+
+def _parse_capacity(text: str) -> int:
+    """Parse a size of data, or as disks have it on their label: `5TB` is 5 × 10¹² bytes."""
+    try:
+        return parse_size(text)
+    except ValueError:
+        return parse_disk_size(text)
 
 
 def _parse_price(text: str) -> tuple[str, float]:
@@ -144,7 +153,11 @@ class AdviseArguments:
 @common.repeatable(
     "--price", "prices", type=common.Quantity("price", _parse_price), metavar="MODEL=PRICE", help="Price of a disk."
 )
-@click.option("--capacity", type=common.SIZE, help="Bytes that the array must have; default: what the load uses.")
+@click.option(
+    "--capacity",
+    type=common.Quantity("size", _parse_capacity),
+    help="Bytes that the array must have; default: what the load uses.",
+)
 @click.option("--failures", type=click.IntRange(0, 8), default=1, help="Disks that can fail without data loss.")
 @click.option("--drives", type=click.IntRange(1, 64), help="Most disks to use.")
 @click.option("--budget", type=common.Quantity("amount", _parse_amount), help="Most that the disks may cost.")

@@ -148,11 +148,20 @@ def _limits(document: Cell, outcome: Outcome) -> Iterator[str]:
         yield f"Writeback throttling of {throttled_devices[0].name} is the limit ({PARTS[part]} {_of_time(share)})."
     elif not (saturated_parts or limits):
         share, part, busiest = max(busy, key=lambda entry: entry[0])
+        limit = "The time of each I/O and the queue depth limit the rate."
+        if _is_paced(document):
+            limit = "The load asks for no more."
         yield (
             f"No device is at its limit: the busiest is {busiest.name} ({PARTS[part]} {_of_time(share)}), "
-            f"and the jobs' CPUs are busy {100 * cpu:.0f} % of it. "
-            "The time of each I/O and the queue depth limit the rate."
+            f"and the jobs' CPUs are busy {100 * cpu:.0f} % of it. {limit}"
         )
+
+
+def _is_paced(document: Cell) -> bool:
+    """Whether I/Os arrive at a rate of their own: that of a trace, or that of each job."""
+    if document["replay"]:
+        return bool(document["replay"]["timed"])
+    return bool(document["jobs"]) and all(job["rate_iops"] for job in document["jobs"])
 
 
 def _processor_limits(document: Cell, outcome: Outcome) -> Iterator[str]:

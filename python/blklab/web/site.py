@@ -133,6 +133,8 @@ class Site:
         request = Request(environ)
         try:
             self._check_host(request)
+            if not environ["REQUEST_METHOD"].isupper():  # Methods are in capitals (RFC 9110, section 9.1)
+                raise MethodNotAllowed(["GET", "HEAD"])
             page, values = self._map.bind_to_environ(environ).match()
             response = self._make_response(request, page(request.args, **values))
         except HTTPException as error:

@@ -39,7 +39,7 @@ def typed(machine: Rig, lines: Sequence[str]) -> None:
             found = machine.run(*BLOCK_SIZE.split(), device, check=False).stdout.strip()
             variables["block"] = "4096" if found == "4096" else "512"
         elif not line.startswith(
-            ("set ", "for ", "mdadm --detail", "update-initramfs", "echo ", "udevadm ", "! ", "# ")
+            ("set ", "for ", "twice=", "mdadm --detail", "update-initramfs", "echo ", "udevadm ", "! ", "# ")
         ):
             words = shlex.split(re.sub(r"\$(\w+)", lambda match: variables[match[1]], line))
             if words[0] == "mount":

@@ -124,7 +124,7 @@ def show_trend(store: Store, name: str, place: str, metric: str, part: int = 1) 
     if is_measured and len(campaigns_with_values) > 1:
         verdicts += _describe_levels(series, changes, points)
     table = _trend_table(f"{printable(name)}: {metric}", metric, points, cells, changes)
-    chart = _chart(metric, [point for point in points if point.values], cells, table, annotations.tags(store))
+    chart = _chart(metric, points, cells, table, annotations.tags(store), changes)
     fields = [FormField("metric", "Metric", metric), FormField("on", "On", place)]
     facts = [formatting.plural(len(campaigns), "campaign")]
     if place:
@@ -358,16 +358,25 @@ def _describe_levels(
 
 
 def _chart(
-    metric: str, points: Sequence[TrendPoint], cells: Sequence[str], table: TextTable, tags: Mapping[int, Sequence[str]]
+    metric: str,
+    all_points: Sequence[TrendPoint],
+    cells: Sequence[str],
+    table: TextTable,
+    tags: Mapping[int, Sequence[str]],
+    changes: Sequence[LevelChange],
 ) -> Chart:
+    """Returns the lines of the cells, with a dashed line where the level of one changes."""
+    points = [point for point in all_points if point.values]
     sorted_cells = sorted(cells, key=lambda cell: -sum(cell in point.values for point in points))
     of_each = (next(cell for cell in sorted_cells if cell in point.values) for point in points)
     most_common = list(dict.fromkeys([*of_each, *sorted_cells]))[:MOST_LINES]
     drawn = [cell for cell in cells if cell in most_common]  # a cell keeps its colour if others are measured more often
     dates = _dates(points)
     data = []
+    places = {}
     for point, date in zip(points, dates, strict=True):
         campaign = " ".join([point.name, *map(printable, tags.get(point.campaign.number, ()))])
+        places[id(point)] = f"{campaign}|{date}"
         for cell in drawn:
             if cell in point.values and point.values[cell].is_known:
                 value = point.values[cell]
@@ -394,8 +403,20 @@ def _chart(
     spread = layer("rule", {**encoding, "y": quantity("low", title, **y), "y2": {"field": "high"}})
     spread["mark"] |= {"strokeWidth": 4, "opacity": 0.3}
     lines = layer("line", {**encoding, "y": quantity("v", title, **y), "tooltip": tooltip}, point={"size": 50})
-    spec = chart_spec(data, transform=texts, layer=[{"transform": [{"filter": "datum.runs > 1"}], **spread}, lines])
+    layers = [{"transform": [{"filter": "datum.runs > 1"}], **spread}, lines]
     notes = ["Points: means; bars: from the lowest run to the highest."]
+    marks: list[Spec] = []
+    for level_change in changes:
+        point = all_points[level_change.index]
+        if level_change.cell in drawn and id(point) in places:
+            text = f"{level_change.cell}: {change(level_change.change)}"
+            marks.append({"place": places[id(point)], "cell": level_change.cell, "change": text})
+    if marks:
+        mark_encoding = {"x": encoding["x"], "color": encoding["color"], "tooltip": [tip("change", "change of level")]}
+        rules = layer("rule", mark_encoding, strokeDash=[4, 3], strokeWidth=1.5)
+        layers.append({"data": {"values": marks}, "transform": [], **rules})
+        notes.append("Dashed: the level changes from this campaign on.")
+    spec = chart_spec(data, transform=texts, layer=layers)
     unknown_count = sum(not value.is_known for point in points for value in point.values.values())
     if unknown_count:
         notes.append(f"{formatting.plural(unknown_count, 'point')} left out: not known.")
