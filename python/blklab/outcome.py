@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ VolumeReport = Mapping[str, Any]
 """A report on an array or a cache: the simulator's, or the kernel's words after a load in the lab."""
 
 
-@dataclass
+@dataclass(slots=True)
 class LatencyResult:
     """Latencies of `count` I/Os; importers know only some of these figures."""
 
@@ -48,7 +48,7 @@ class LatencyResult:
     bins: Sequence[Sequence[int]] = ()  # Pairs of a latency and the number of I/Os
 
 
-@dataclass
+@dataclass(slots=True)
 class DirectionResult:
     """The reads, or the writes."""
 
@@ -59,7 +59,7 @@ class DirectionResult:
     clat_ns: LatencyResult = field(default_factory=LatencyResult)
 
 
-@dataclass
+@dataclass(slots=True)
 class SyncResult:
     """The fsyncs and fdatasyncs."""
 
@@ -68,7 +68,7 @@ class SyncResult:
     lat_ns: LatencyResult = field(default_factory=LatencyResult)
 
 
-@dataclass
+@dataclass(slots=True)
 class GroupResult:
     """A job, with all its clones."""
 
@@ -82,7 +82,7 @@ class GroupResult:
         return self.read.iops + self.write.iops
 
 
-@dataclass
+@dataclass(slots=True)
 class DeviceResult:
     """A device and what it did, in the words of /proc/diskstats; None or empty if unknown."""
 
@@ -279,7 +279,7 @@ class GuestFacts:
     traces: str | None = None  # The directory
 
 
-@dataclass
+@dataclass(slots=True)
 class Outcome:
     """What every runner returns, and every imported format."""
 
@@ -415,8 +415,14 @@ def _plain(value: Any) -> Any:
     if kind in _SCALARS:  # Most values are, and an import has a million of them
         return value
     if is_dataclass(value):
-        return {name: _plain(inner) for name, inner in vars(value).items() if inner is not None and inner != ()}
+        inner_values = ((name, getattr(value, name)) for name in _field_names(kind))
+        return {name: _plain(inner) for name, inner in inner_values if inner is not None and inner != ()}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+@cache
+def _field_names(kind: type) -> tuple[str, ...]:
+    return tuple(part.name for part in fields(kind))
 
 
 _SCALARS = frozenset({int, float, str, bool, type(None)})

@@ -150,10 +150,10 @@ def test_disks_of_a_label_are_those_of_the_host() -> None:
     assert [(pool.name, pool.count, pool.bytes) for pool in merged] == [("n300-8tb", 3, own[0].bytes)]
 
 
-def test_equal_disks_are_counted_together_and_others_have_a_number() -> None:
+def test_equal_disks_are_counted_together_and_others_have_their_size() -> None:
     pools = read_pools(["2xpm983,1xpm983", "2x Kingston NV2 1TB, 2x WD Blue SN5000 2TB"], {}, "fresh")
     assert [(pool.name, pool.count, pool.bytes) for pool in pools] == [
         ("pm983", 3, pools[0].bytes),
-        ("nvme-consumer", 2, 10**12),
-        ("nvme-consumer-2", 2, 2 * 10**12),
+        ("nvme-consumer-1tb", 2, 10**12),
+        ("nvme-consumer-2tb", 2, 2 * 10**12),
     ]

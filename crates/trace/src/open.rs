@@ -8,14 +8,16 @@ use crate::source::{OpenFile, OpenInput, RecordedLayer, Source, TraceInfo, Warni
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, Cursor, Read};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, FileTypeExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 const HEAD: usize = 64 << 10; // The bytes of a file that recognition gets
+const FIFO_WAIT: Duration = Duration::from_secs(10); // How long a FIFO may have no program that writes to it
 pub const COLUMNS: &str = "columns:"; // The beginning of a format that names columns: `columns:time=ts,op=rw,…`
 
 /// What differs if a file of a trace was changed: the path, the size and the last change of each; `None` for standard
@@ -132,8 +134,29 @@ fn open_file(path: &Path, warnings: &OpeningWarnings) -> Result<OpenFile> {
     if shown == "-" {
         return decompress("standard input".into(), Box::new(io::stdin()), warnings);
     }
-    let file = File::open(path).map_err(|e| TraceError::io(&shown, e))?;
+    let is_fifo = fs::metadata(path).is_ok_and(|about| about.file_type().is_fifo());
+    let opened = if is_fifo { open_fifo(path, FIFO_WAIT) } else { File::open(path) };
+    let file = opened.map_err(|e| TraceError::io(&shown, e))?;
     decompress(shown, Box::new(file), warnings)
+}
+
+/// Opens a FIFO, which waits for a program that writes to it. Fails if there is none for so long, and after a signal
+/// that must end blklab.
+fn open_fifo(path: &Path, wait: Duration) -> io::Result<File> {
+    let (sender, receiver) = mpsc::channel();
+    let fifo = path.to_owned();
+    // A receiver that is gone drops the file, so the thread never fails.
+    thread::spawn(move || drop(sender.send(File::open(fifo))));
+    let started = Instant::now();
+    while started.elapsed() < wait && !must_end() {
+        if let Ok(opened) = receiver.recv_timeout(Duration::from_millis(50)) {
+            return opened;
+        }
+    }
+    // Opened for both directions, a FIFO has a writer: this ends the thread.
+    drop(OpenOptions::new().read(true).write(true).open(path));
+    let seconds = wait.as_secs_f64();
+    Err(io::Error::other(format!("it is a FIFO, and no program has opened it to write for {seconds} s")))
 }
 
 /// Decompresses a file's bytes, by their magic.
@@ -217,6 +240,8 @@ fn read_head(mut reader: Box<dyn Read + Send>, wanted: usize) -> io::Result<(Vec
 /// Where a tar header has its magic, in the first block (POSIX.1-1988 and GNU).
 const MAGIC: std::ops::Range<usize> = 257..262;
 const MOST_FILES: usize = 100_000; // The largest number of files that are looked at
+const MOST_EXPANSION: u64 = 200; // The largest ratio of an archive to its compressed file: recordings have about 10
+const ALWAYS_EXPANDED: u64 = 1 << 30; // Bytes to which each archive may expand
 
 /// Whether a file's first bytes are those of a tar archive.
 fn is_tar(head: &[u8]) -> bool {
@@ -245,6 +270,23 @@ impl Read for FilePart {
     }
 }
 
+/// The bytes to which an archive may expand: no recording is compressed so much.
+fn largest_archive(path: &str) -> u64 {
+    let size = fs::metadata(path).ok().filter(fs::Metadata::is_file).map_or(u64::MAX, |about| about.len());
+    size.saturating_mul(MOST_EXPANSION).max(ALWAYS_EXPANDED)
+}
+
+/// Copies an archive that is compressed or comes from a pipe. Fails if it has more than `most` bytes.
+fn copy_archive(path: &str, reader: &mut dyn Read, copy: &mut File, most: u64) -> Result<()> {
+    let count =
+        io::copy(&mut reader.take(most.saturating_add(1)), copy).map_err(|error| TraceError::io(path, error))?;
+    if count > most {
+        let problem = format!("the archive expands to more than {MOST_EXPANSION} times its size: expected a recording");
+        return Err(TraceError::Content(format!("{path}: {problem}")));
+    }
+    Ok(())
+}
+
 /// The regular files of the archive that `reader` holds. `plain` is the archive's path if it is a file that is not
 /// compressed; otherwise a temporary copy is made.
 fn list_files(path: &str, plain: Option<&Path>, mut reader: Box<dyn Read + Send>) -> Result<Vec<ArchivedFile>> {
@@ -253,7 +295,7 @@ fn list_files(path: &str, plain: Option<&Path>, mut reader: Box<dyn Read + Send>
         Some(plain) => File::open(plain).map_err(failed)?,
         None => {
             let mut copy = tempfile::tempfile().map_err(failed)?;
-            io::copy(&mut reader, &mut copy).map_err(failed)?;
+            copy_archive(path, &mut reader, &mut copy, largest_archive(path))?;
             copy
         }
     };

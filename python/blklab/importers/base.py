@@ -85,7 +85,7 @@ class ImportSource:
     options: Mapping[str, str] = field(default_factory=dict)  # Options of all runs, in fio's words
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ImportedRun:
     location: str  # The file, and the line if it has several runs
     workload: str

@@ -222,8 +222,10 @@ def _batch(runner: str, runs: Sequence[ImportedRun], first: Path, naming: RunNam
     labels, doubts = run_labels.make_labels(runs, naming)
     cells = []
     finished_runs = {}
+    jobs: dict[str, dict[str, Any]] = {}  # Each job once: thousands of runs have the same options
     for number, (run, cell_labels) in enumerate(zip(runs, labels, strict=True), 1):
-        cell = Cell(number, cell_labels, _document(run), 0)
+        job = _job(run)
+        cell = Cell(number, cell_labels, _document(run, jobs.setdefault(repr(job), job)), 0)
         cells.append(cell)
         outcome = _rename_devices(run.outcome, naming)
         finished_runs[cell.key] = FinishedRun(outcome, run.outcome.runtime_ns / 1e9, run.points, run.raw)
@@ -275,14 +277,19 @@ def _too_large(value: object) -> bool:
     return False
 
 
-def _document(run: ImportedRun) -> dict[str, Any]:
-    """Returns the cell's document: the known options of the jobs, and their origin."""
+def _job(run: ImportedRun) -> dict[str, Any]:
+    """Returns a run's job with its known options."""
     options = {key: str(value) for key, value in run.options.items()}
     for key in ("numjobs", "iodepth"):
         value = options.get(key, "1")
         if not (value.isascii() and value.isdigit() and len(value) < 10):
             del options[key]
-    document = {"jobs": [{"name": run.workload, "options": options}], "source": run.location}
+    return {"name": run.workload, "options": options}
+
+
+def _document(run: ImportedRun, job: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the cell's document: the job, and the origin of its results."""
+    document = {"jobs": [job], "source": run.location}
     return document if run.measured_at is None else {**document, "measured": run.measured_at}
 
 

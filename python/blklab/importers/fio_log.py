@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -169,7 +170,7 @@ def _summarise_latency(bins: Counter[int]) -> dict[str, float]:
     squares = math.fsum((value - mean) ** 2 * ios for value, ios in bins.items())
     deviation = math.sqrt(squares / max(1, count - 1))
     summary = latency.LatencySummary(count, mean, deviation, min(bins), max(bins), bins).as_result()
-    return {key: value for key, value in vars(summary).items() if key not in {"count", "relative_error", "bins"}}
+    return {key: value for key, value in asdict(summary).items() if key not in {"count", "relative_error", "bins"}}
 
 
 @cache

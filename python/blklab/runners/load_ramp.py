@@ -85,11 +85,12 @@ def _p99(step: LoadStep) -> float:
 
 def _step(rate: float | None, outcome: Outcome) -> LoadStep:
     iops = outcome.read.iops + outcome.write.iops
-    latencies = {kind: vars(outcome.latency(kind)) for kind in KINDS}
     figures = {}
-    for kind, latency in latencies.items():
-        if latency["count"]:
-            figures[kind] = {key: float(latency[key]) for key in FIGURES if latency[key]}
+    for kind in KINDS:
+        latency = outcome.latency(kind)
+        if latency.count:
+            known = {key: getattr(latency, key) for key in FIGURES}
+            figures[kind] = {key: float(value) for key, value in known.items() if value}
     return LoadStep(iops, figures, rate)
 
 

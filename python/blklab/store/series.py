@@ -98,7 +98,7 @@ def as_outcome(points: Sequence[SeriesPoint]) -> list[simulated.Point]:
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FinishedRun:
     """The result, raw output and series of a run."""
 
