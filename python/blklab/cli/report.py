@@ -118,7 +118,7 @@ def _report(
             command += [name, value]
     return ExperimentReport(
         ExperimentView(selections, points),
-        lambda run: query.raw(opened_store, run),
+        query.raw_reader(opened_store),
         title=title,
         command=shlex.join(command),
         x=x,

@@ -29,6 +29,7 @@ from blklab.text.label_patterns import label_patterns
 JOB = "job"  # The label of runs that have the figures of one job
 MAX_CAMPAIGNS = 20  # That show how much campaigns vary
 MOST_EARLIER_CELLS = 100
+RAW_AHEAD = 100  # Outputs of runs that are read at once
 """Cells that show how much campaigns vary; of more, so many at equal distances. Campaigns are the repeats."""
 
 INTERRUPTED = "interrupted"  # The state of a run that is `running` in the store, but whose process is dead
@@ -290,6 +291,22 @@ def raw(store: Store, number: int) -> str:
     """Returns the output of the program that measured a run; empty if there is none."""
     with store.database.reading() as connection:
         return series.unpack_output(connection.execute(sa.select(runs.c.raw).where(runs.c.id == number)).scalar())
+
+
+def raw_reader(store: Store) -> Callable[[int], str]:
+    """Returns the function that reads a run's output; fast for the runs of a campaign in their order."""
+    outputs: dict[int, bytes | None] = {}
+
+    def read(number: int) -> str:
+        if number not in outputs:
+            following = sa.select(runs.c.id, runs.c.raw).where(runs.c.id >= number).order_by(runs.c.id)
+            outputs.clear()
+            with store.database.reading() as connection:
+                for row in connection.execute(following.limit(RAW_AHEAD)):
+                    outputs[row.id] = row.raw
+        return series.unpack_output(outputs.get(number))
+
+    return read
 
 
 def runs_with_points(store: Store, numbers: Collection[int]) -> set[int]:

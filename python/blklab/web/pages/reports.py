@@ -12,8 +12,8 @@ def show_report(store: Store, number: int) -> str:
     """Returns the report of a campaign. Raises UsageError if it has no result."""
     selection = Selection(str(number), query.campaign(store, number), query.runs_of(store, number))
     drawn = ExperimentReport(
-        ExperimentView([selection], lambda run: query.points(store, run)),
-        lambda run: query.raw(store, run),
+        ExperimentView([selection], query.points_reader(store, [number])),
+        query.raw_reader(store),
         command=f"blklab report {number}",
         bisections=findings.read_bisections(store, [number]),
     )
