@@ -414,15 +414,10 @@ def _plain(value: Any) -> Any:
     kind = type(value)
     if kind in _SCALARS:  # Most values are, and an import has a million of them
         return value
-    if is_dataclass(value):
-        inner_values = ((name, getattr(value, name)) for name in _field_names(kind))
-        return {name: _plain(inner) for name, inner in inner_values if inner is not None and inner != ()}
+    if is_dataclass(value) and not isinstance(value, type):
+        inner_values = {part.name: getattr(value, part.name) for part in fields(value)}
+        return {name: _plain(inner) for name, inner in inner_values.items() if inner is not None and inner != ()}
     return [_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
-
-
-@cache
-def _field_names(kind: type) -> tuple[str, ...]:
-    return tuple(part.name for part in fields(kind))
 
 
 _SCALARS = frozenset({int, float, str, bool, type(None)})

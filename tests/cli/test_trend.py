@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from blklab.render.chart import Chart
+from blklab.campaigns.trend import read_trend
 from blklab.store.campaigns import Store
-from blklab.web.pages import trends
 from tests.conftest import Run
 
 ROOT = Path(__file__).parents[2]
@@ -64,8 +63,7 @@ def test_a_change_that_lasts_is_named_with_its_campaign(run: Run, tmp_path: Path
     assert change.count("from campaign 8 (") == 1
     assert change.count("%") == 2
     assert any(line.startswith("Since the first: iops: 2 worse: c0 −") for line in lines)
-    page = trends.show_trend(Store(None, reading=True), "nightly", "", "iops")
-    (chart,) = [item for section in page.sections for item in section.items if isinstance(item, Chart)]
+    chart = read_trend(Store(None, reading=True), "nightly", "", "iops").chart
     (marks,) = [
         layer["data"]["values"] for layer in chart.spec["layer"] if layer["mark"]["type"] == "rule" and "data" in layer
     ]

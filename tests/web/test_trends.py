@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from blklab.campaigns import trend as trend_of_campaigns
 from blklab.render import chart_theme as theme
 from blklab.render.chart import Chart
 from blklab.store.campaigns import Store
@@ -129,7 +130,7 @@ def test_no_colour_is_repeated_and_every_campaign_is_drawn(depths: int) -> None:
 
 
 def test_many_cells_have_several_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trends, "CELLS", 2)
+    monkeypatch.setattr(trend_of_campaigns, "CELLS", 2)
     store = Store(str(tmp_path / "store.db"))
     labels = [{"workload": name} for name in ("a", "b", "c", "d", "e")]
     for _ in range(2):

@@ -142,25 +142,22 @@ def trend(*, name: str, metric: str, store: str | None, as_json: bool) -> None:
       blklab runs trend nightly
       blklab runs trend nightly@srv1 --metric read.p99
     """
+    from blklab.campaigns.trend import read_trend
     from blklab.compare.metrics import metric_name
     from blklab.render import terminal
-    from blklab.render.chart import Chart
     from blklab.store.campaigns import Store
-    from blklab.web.pages.trends import show_trend
 
     experiment, _, place = name.partition("@")
-    page = show_trend(Store(store, reading=True), experiment, place, metric_name(metric))
-    charts = [item for section in page.sections for item in section.items if isinstance(item, Chart)]
-    tables = [chart.table for chart in charts]
+    found = read_trend(Store(store, reading=True), experiment, place, metric_name(metric))
 
     def draw(console: Console) -> None:
-        for sentence in page.sentences:
+        for sentence in found.verdicts:
             console.print(f"{sentence.topic}: {sentence.text}")
-        terminal.draw_table(console, *tables)
+        terminal.draw_table(console, found.table)
 
-    headings = [column.heading for table in tables for column in table.columns]
-    rows = [dict(zip(headings, map(str, row), strict=True)) for table in tables for row in table.rows]
-    verdicts = {sentence.topic: sentence.text for sentence in page.sentences}
+    headings = [column.heading for column in found.table.columns]
+    rows = [dict(zip(headings, map(str, row), strict=True)) for row in found.table.rows]
+    verdicts = {sentence.topic: sentence.text for sentence in found.verdicts}
     emit({"experiment": experiment, "verdicts": verdicts, "campaigns": rows}, as_json, draw)
 
 

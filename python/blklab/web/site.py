@@ -18,6 +18,7 @@ from werkzeug.wrappers import Request, Response
 
 from blklab.bisect import findings
 from blklab.campaigns.main_result import MainResults
+from blklab.campaigns.trend import campaigns_of_trend
 from blklab.compare.metrics import metric_name
 from blklab.errors import StoreError, UsageError
 from blklab.render.formatting import Sentence
@@ -205,7 +206,7 @@ class Site:
         place = arguments.get("on", "")
         with _convert_usage_error():
             metric = metric_name(arguments.get("metric") or "iops")
-        state = _state(trends.campaigns_of_trend(self._store, name, place)) + repr(annotations.tags(self._store))
+        state = _state(campaigns_of_trend(self._store, name, place)) + repr(annotations.tags(self._store))
         return self._trend_pages.read(state, name, place, metric, _part_number(arguments))
 
 

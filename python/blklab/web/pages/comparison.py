@@ -1,15 +1,15 @@
 """The comparison of campaigns."""
 
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from urllib.parse import urlencode
 
 from blklab.campaigns.runs import when
+from blklab.campaigns.stored_comparison import compare_selections
 from blklab.compare import comparison as analysis
 from blklab.compare import report
 from blklab.compare.comparison import Comparison, distinguish
-from blklab.compare.decision import look_share
 from blklab.compare.metrics import COMPARED_METRICS, metric_name
 from blklab.errors import UsageError
 from blklab.grouping import by_key
@@ -19,7 +19,7 @@ from blklab.render.shell import PageSection
 from blklab.render.table import LinkedCell
 from blklab.store import query
 from blklab.store.campaigns import Store
-from blklab.store.query import CampaignRow, Selection, StoredRun
+from blklab.store.query import CampaignRow, Selection
 from blklab.text.printing import printable
 from blklab.web.frame import ROWS, SitePage, list_parts
 
@@ -158,21 +158,3 @@ def _swap_links(selectors: Sequence[str], names: Sequence[str], metrics: str) ->
         address = urlencode([*sides, ("metric", metrics), ("baseline", selector)])
         links.append(LinkedCell(f"Use {printable(name)} as the baseline", f"/compare?{address}"))
     return links
-
-
-def compare_selections(
-    store: Store,
-    names: Sequence[str],
-    selections: Sequence[Selection],
-    metrics: Sequence[str],
-    earlier: Callable[[], Sequence[Sequence[StoredRun]]] | None = None,
-) -> Comparison:
-    """Returns the comparison of selections under these names; without a query for runs that have no series."""
-    points = query.points_reader(store, [selection.campaign.number for selection in selections])
-    return analysis.compare(
-        analysis.comparison_sides(list(zip(names, [selection.runs for selection in selections], strict=True))),
-        metrics,
-        points,
-        look=look_share(query.earlier_looks(store, selections)),
-        earlier=earlier or (lambda: query.earlier_campaigns(store, selections)),
-    )
