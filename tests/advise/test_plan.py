@@ -27,6 +27,7 @@ from blklab.advise.samples import join_loads, runs_together
 from blklab.advise.search import required_capacity
 from blklab.errors import BlklabError
 from blklab.experiment import cells, load
+from blklab.render import formatting
 
 CACHES = ("lvmcache", "bcache", "writecache")  # Excluded where only the place of loads matters
 HOMELAB = "2x990 PRO 1TB,4xN300:8TB"
@@ -308,3 +309,47 @@ def test_each_load_has_a_region_of_its_own() -> None:
 def test_other_loads_run_one_after_another(loads: Sequence[str]) -> None:
     """A mix would use all that the others leave, and a cache cannot hold films at first and machines not."""
     assert not runs_together(question("2xpm983:960GB", *loads))
+
+
+def gives(result: Plan) -> str:
+    """What the summary says of the loads."""
+    sentences = summary.sentences(result)
+    start = [sentence.topic for sentence in sentences].index("Gives")
+    lines = [sentences[start].text]
+    for sentence in sentences[start + 1 :]:
+        if sentence.topic:
+            break
+        lines.append(sentence.text)
+    return " ".join(lines)
+
+
+def test_headroom_is_said_in_machines_and_streams() -> None:
+    text = gives(homelab())
+    fast, large = (part.answer.rows[0] for part in homelab().parts)
+    assert f"({math.floor(12 * (fast.headroom or 0))} virtual machines) and has room for 51." in text
+    assert f"({math.floor(3 * (large.headroom or 0))} streams)." in text, (
+        "a library of films does not grow with streams"
+    )
+
+
+def test_disks_that_are_too_slow_say_what_they_serve() -> None:
+    text = gives(plan("4xN300:8TB", "vm:20"))
+    assert "This does not serve this load; no arrangement of these disks does. It serves " in text
+    assert " virtual machines. SSDs or more disks must do " in text
+    text = gives(plan("4xN300:8TB", "vm:400"))
+    assert "It serves less than 1/16 of it. SSDs or more disks are needed." in text
+
+
+def test_a_load_without_a_rate_has_a_bandwidth() -> None:
+    result = plan("2xN300:8TB", "backup")
+    (sample,) = result.answers[0].rows[0].today
+    low, high = sample.mean_interval
+    bounds = f"{formatting.rate(sample.bandwidth / high)} – {formatting.rate(sample.bandwidth / low)}"
+    assert f"backup: {formatting.rate(sample.bandwidth)} (nine of ten: {bounds}); an I/O takes " in gives(result)
+
+
+def test_data_grow_with_machines_and_cameras() -> None:
+    asked = question("2x990 PRO 1TB", "vm:10")
+    assert required_capacity(replace(asked, growth=3.0)) == 3 * required_capacity(asked)
+    films = question("2xN300:8TB", "media:3")
+    assert required_capacity(replace(films, growth=3.0)) == required_capacity(films)

@@ -92,7 +92,7 @@ def script(
     new_paths = [*(shell_paths[array] for array in names), f"/dev/{name}", f"/srv/{name}"]
     shell_disks = [shell_paths[disk] for disk in variables]
     checks = _checks(shell_disks, new_paths)
-    build = [*_stack(arrangement, shell_paths, name), *_settings(arrangement, names)]
+    build = [*_stack(arrangement, shell_paths, name), *_settings(arrangement, names, shell_disks)]
     nested = any(
         member in shell_paths and member in arrangement.stacks for member in names_in(arrangement.top_table, "members")
     )
@@ -278,7 +278,8 @@ def script_for_volume(arrangement: Arrangement) -> list[str]:
     return list(filter(None, text.splitlines()))
 
 
-def _settings(arrangement: Arrangement, names: Mapping[str, str]) -> Iterator[str]:
+def _settings(arrangement: Arrangement, names: Mapping[str, str], shell_disks: Sequence[str]) -> Iterator[str]:
+    """Yields commands that make the settings of arrays, and of these disks alone, permanent by rules of udev."""
     rules = []
     for name, table in arrangement.arrays().items():
         size = table.get("stripe_cache_size")
@@ -290,14 +291,19 @@ def _settings(arrangement: Arrangement, names: Mapping[str, str]) -> Iterator[st
         rules.append(
             f'SUBSYSTEM=="block", KERNEL=="bcache*", ATTR{{bcache/sequential_cutoff}}="{parse_size(str(cutoff))}"'
         )
-    if scheduler := arrangement.settings.get("scheduler"):
-        rules.append(
-            'SUBSYSTEM=="block", KERNEL=="sd*", ENV{DEVTYPE}=="disk", ATTR{queue/rotational}=="1",'
-            f' ATTR{{queue/scheduler}}="{scheduler}"'
-        )
     for rule in rules:
         yield f"echo {shlex.quote(rule)} >> {RULES}"
-    if rules:
+    scheduler = arrangement.settings.get("scheduler")
+    if scheduler:
+        rule = (
+            'SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ENV{ID_SERIAL}=="%s", ATTR{queue/rotational}=="1", '
+            f'ATTR{{queue/scheduler}}="{scheduler}"\\n'
+        )
+        yield (
+            f'for disk in {" ".join(shell_disks)}; do serial=$(udevadm info --query=property --name="$disk" | '
+            f'sed -n \'s/^ID_SERIAL=//p\'); [ -z "$serial" ] || printf {shlex.quote(rule)} "$serial" >> {RULES}; done'
+        )
+    if rules or scheduler:
         yield "udevadm control --reload && udevadm trigger --subsystem-match=block --action=change"
 
 

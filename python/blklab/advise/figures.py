@@ -20,6 +20,7 @@ from blklab.units import parse_size
 KEEPS_UP = 0.97  # Share of the recorded rate that still counts as keeping up
 SATURATED = 0.98  # Busy share of a device that has no headroom
 MAX_HEADROOM = 256.0  # Times today's load that are tried
+LEAST_HEADROOM = 1 / 16  # The lowest rate that is tried, over that of the load
 REFINED = 3  # Halvings of the interval of the headroom
 DAY = 86_400
 YEARS = 5  # For which the probability of losing data is shown
@@ -234,7 +235,7 @@ def _highest_speed() -> Generator[float, bool, tuple[float, bool]]:
     if high > MAX_HEADROOM:
         return low, True
     if not low:
-        low, high = 1 / 16, 1.0
+        low, high = LEAST_HEADROOM, 1.0
         if not (yield low):
             return 0.0, False
     for _ in range(REFINED):

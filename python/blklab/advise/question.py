@@ -77,6 +77,9 @@ class Load:
     """I/Os of a trace for which no program waits, and whose latencies do not count; 0 if all latencies count."""
 
     assumption: str = ""  # What the answer assumes about it, with the source
+    amount: float = 0.0  # Of its units, such as virtual machines; 0 without units
+    units: str = ""  # What several of them are called
+    grows: bool = False  # Whether its data grow with its units
 
     @property
     def is_paced(self) -> bool:

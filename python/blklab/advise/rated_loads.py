@@ -60,6 +60,7 @@ class LoadModel:
     workload: Table  # As in an experiment file, without rate and size
     is_cold: bool  # Whether its data are in no cache
     needs_room: bool  # Whether it reads or writes long streams of much data
+    grows: bool  # Whether its data grow with its units: not those of a library of films
 
     def ios_per_second(self) -> float:
         """Returns the I/Os per second of one unit."""
@@ -95,6 +96,7 @@ def read_model(name: str) -> LoadModel:
         document["workload"],
         document.get("cold", False),
         document.get("needs_room", False),
+        document.get("grows", False),
     )
 
 
@@ -161,6 +163,9 @@ def _load_of_model(model: LoadModel, amount: float, weight: float, working_set: 
         is_cold=model.is_cold,
         needs_room=model.needs_room,
         assumption=_assumption(model, amount, rate, span, is_typed=working_set is not None),
+        amount=amount,
+        units=model.unit[1],
+        grows=model.grows,
     )
 
 

@@ -1,6 +1,7 @@
 """Finds the arrangements that meet the constraints, and searches them."""
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -150,7 +151,11 @@ def required_capacity(question: Question) -> int:
 def required_span(question: Question) -> int:
     """Returns the bytes that the loads use: traces may be of the same volume, other loads have separate data."""
     ends = [load.span for load in question.loads if load.timed]
-    return max(max(ends, default=0), sum(load.span for load in question.loads if not load.timed))
+    sizes = []
+    for workload in question.loads:
+        if not workload.timed:
+            sizes.append(math.ceil(workload.span * question.growth) if workload.grows else workload.span)
+    return max(max(ends, default=0), sum(sizes))
 
 
 def relaxations(question: Question, arrangements: Sequence[Arrangement]) -> list[str]:

@@ -1,7 +1,9 @@
 """The plan on one screen: what to build, what it gives, what else is as good, what happens when a disk dies."""
 
+import math
+
 from blklab.advise.answer import USUAL_LOSS, Answer, serves
-from blklab.advise.figures import YEARS, ArrangementFigures, least_rebuild_seconds, written_a_day
+from blklab.advise.figures import LEAST_HEADROOM, YEARS, ArrangementFigures, least_rebuild_seconds, written_a_day
 from blklab.advise.plan import LARGE, Plan, PlanPart
 from blklab.advise.question import FLASH, DiskPool, Load, mixes
 from blklab.advise.rated_loads import models
@@ -63,14 +65,16 @@ def _gives(part: PlanPart) -> list[str]:
     lines = []
     if warning := shortfall(answer):
         lines.append(warning.replace("no arrangement of the table does", "no arrangement of these disks does"))
+        lines[-1] += f" {_what_is_missing(part)}"
     for load, sample in zip(part.loads, best.today, strict=True):
-        lines.append(f"{printable(load.name)}: {_latency(sample)}{_limit(answer, sample)}")
+        figures = _latency(sample) if load.is_paced else _bandwidth(sample)
+        lines.append(f"{printable(load.name)}: {figures}{_limit(answer, sample)}")
     paced_loads = [load for load in part.loads if load.is_paced]
     if best.headroom is not None and serves(answer.question, best) and is_headroom_known(answer, best):
         more = "more than " if best.headroom_is_more else ""
         times = f"{more}{formatting.number(best.headroom)} times"
         if len(part.loads) == 1:
-            lines[-1] += f" It serves {times} {_rate_word(paced_loads[0])}."
+            lines[-1] += f" It serves {times} {_rate_word(paced_loads[0])}{_count_units(best, part.loads[0])}."
         elif runs_together(answer.question):
             lines.append(f"It serves {times} these rates, all loads together.")
         else:
@@ -78,6 +82,44 @@ def _gives(part: PlanPart) -> list[str]:
             alone = ", each alone" if len(paced_loads) > 1 else ""
             lines.append(f"It serves {times} the rate of {names}{alone}.")
     return lines
+
+
+def _count_units(best: ArrangementFigures, load: Load) -> str:
+    """Says how many machines, cameras or streams the headroom is, and for how many there is room; empty if unknown."""
+    if not load.amount or best.headroom is None:
+        return ""
+    more = "more than " if best.headroom_is_more else ""
+    text = f" ({more}{math.floor(best.headroom * load.amount):,} {load.units})"
+    if load.grows:
+        text += f" and has room for {math.floor(best.arrangement.capacity * load.amount / load.span):,}"
+    return text
+
+
+def _what_is_missing(part: PlanPart) -> str:
+    """Says how much of the loads disks serve that are too slow, and how much faster they must be."""
+    best = part.answer.rows[0]
+    growth = part.answer.question.growth
+    is_rotating = all(part.answer.question.disks[disk].kind == "hdd" for disk in best.arrangement.disks)
+    disks = "SSDs or more disks" if is_rotating else "Faster or more disks"
+    if not best.headroom:
+        return f"It serves less than 1/{1 / LEAST_HEADROOM:.0f} of it. {disks} are needed."
+    times = formatting.number(growth / best.headroom)
+    served = f"It serves {formatting.number(best.headroom)} times the rate"
+    load = part.loads[0]
+    if len(part.loads) == 1 and load.amount:
+        served = f"It serves {math.floor(best.headroom * load.amount):,} {load.units}"
+    return f"{served}. {disks} must do {times} times as much."
+
+
+def _bandwidth(sample: Sample) -> str:
+    """Returns the bytes per second of a load that runs as fast as the disks allow; its latency if they are unknown."""
+    if not sample.is_known or not sample.mean_interval:
+        return _latency(sample)
+    low, high = sample.mean_interval
+    # Such a load has always as many I/Os in flight: what takes longer moves less.
+    bounds = f"{formatting.rate(sample.bandwidth / high)} – {formatting.rate(sample.bandwidth / low)}"
+    latency = formatting.duration(sample.mean_ns)
+    return f"{formatting.rate(sample.bandwidth)} (nine of ten: {bounds}); an I/O takes {latency}."
 
 
 def _rate_word(load: Load) -> str:
@@ -231,7 +273,11 @@ def _list_bases(plan: Plan) -> str:
     bases += [f"{printable(load.name)}: {_load_basis(load)}" for load in loads]
     growth = plan.answers[0].question.growth
     if growth != 1:
-        bases.append(f"planned for {growth:g} times these rates (--growth)")
+        grows = any(load.grows for load in loads)
+        bases.append(f"planned for {growth:g} times these rates{' and data' if grows else ''} (--growth)")
+    is_alone = len(loads) > len(plan.parts) and not all(runs_together(answer.question) for answer in plan.answers)
+    if is_alone:
+        bases.append("each load is simulated alone")
     sizes = " --working-set changes the size." if any(load.span and not load.timed for load in loads) else ""
     return f"{'; '.join(bases)}.{sizes}"
 
