@@ -1,6 +1,7 @@
 """Answers: figures, commands, and the experiment that proves them."""
 
 import math
+import os
 import subprocess
 import tomllib
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from blklab.advise import figures, plan_report, report
 from blklab.advise import race as racing
-from blklab.advise.answer import Answer, advise, as_toml, join_scripts, script
+from blklab.advise.answer import RULES, Answer, advise, as_toml, join_scripts, script
 from blklab.advise.arrangement import Arrangement
 from blklab.advise.plan import Plan, PlanPart
 from blklab.advise.question import (
@@ -217,6 +218,24 @@ def test_the_script_of_an_array() -> None:
     assert any("CREATE bbl=no" in line for line in commands)
     assert "mkfs.ext4 -E stride=16,stripe_width=48 /dev/md/data" in commands
     assert any('ATTR{md/stripe_cache_size}="4096"' in line for line in commands)
+
+
+def test_the_scheduler_is_that_of_the_disks_of_the_array_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"level": 1, "members": ["hdd-7200-1", "hdd-7200-2"]}
+    commands = lines({"top": table}, ["hdd-7200-1", "hdd-7200-2"], settings={"scheduler": "none"})
+    (command,) = [line for line in commands if "queue/scheduler" in line]
+    udevadm = tmp_path / "udevadm"
+    udevadm.write_text('#!/bin/sh\ncase "$3" in --name=a) echo ID_SERIAL=ATA_A_1;; *) echo ID_MODEL=b;; esac\n')
+    udevadm.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    rules = tmp_path / "rules"
+    script_lines = f"disk_1=a\ndisk_2=b\n{command.replace(RULES, str(rules))}"
+    subprocess.run(["/bin/sh", "-eu", "-c", script_lines], check=True)
+    (rule,) = rules.read_text().splitlines()
+    assert rule == (
+        'SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ENV{ID_SERIAL}=="ATA_A_1", ATTR{queue/rotational}=="1", '
+        'ATTR{queue/scheduler}="none"'
+    )
 
 
 def test_the_script_of_a_cache() -> None:
