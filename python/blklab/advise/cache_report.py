@@ -41,14 +41,20 @@ def verdict(answer: CacheAnswer) -> str:
             return f"Not with {disks}: without a risk, {no_gain}"
         return f"No: even {no_gain}"
     certainty = "Yes" if answer.is_certain else "Perhaps"
-    lines = [f"{certainty}: {cache_words(best)}. {_both_means(answer)}"]
+    if _fits_on_fast_disks(answer):
+        lines = [
+            f"No cache is needed: all {format_size(answer.question.loads[0].span)} fit on the fast disks. "
+            "`blklab advise` plans an array of these. If the data must be on the slow disks: "
+            f"{cache_words(best)}. {_both_means(answer)}"
+        ]
+    else:
+        lines = [f"{certainty}: {cache_words(best)}. {_both_means(answer)}"]
     if best.hit_ratio is not None:
         lines.append(f"It serves {formatting.share(best.hit_ratio)} of the reads.")
     if not answer.is_certain:
         lines.append("The intervals overlap: measure it before you buy.")
     if best.sample.p99_ns > (1 + SAME) * answer.without.sample.p99_ns:
         lines.append("But the slowest 1 % take longer.")
-    lines += _describe_room(answer)
     if best.rated_years is not None and best.rated_years < YEARS:
         lines.append(
             "If this load never stops, it has written as much as the disk is rated for after "
@@ -61,13 +67,10 @@ def verdict(answer: CacheAnswer) -> str:
     return " ".join(lines)
 
 
-def _describe_room(answer: CacheAnswer) -> list[str]:
-    """Says that the data need no cache, if they fit on the fast disks; nothing for a trace, which may be a part."""
+def _fits_on_fast_disks(answer: CacheAnswer) -> bool:
+    """Returns whether all data fit on the fast disks; not known of a trace, which may have a part of the I/Os."""
     load = answer.question.loads[0]
-    if load.timed or not load.span or load.span > answer.question.pools[-1].bytes:
-        return []
-    size = format_size(load.span)
-    return [f"But all {size} fit on the fast disks: an array of these needs no cache (`blklab advise`)."]
+    return not load.timed and 0 < load.span <= answer.question.pools[-1].bytes
 
 
 def _describe_no_gain(answer: CacheAnswer) -> str:

@@ -211,6 +211,7 @@ def test_a_load_with_a_rate_needs_no_trace(run: Run) -> None:
     assert best["bytes"] >= 2 * 19.4e9, "the cache holds what both machines use"
     assert best["failures"] == 1
     assert "2 virtual machines" in document["load"][0]
+    assert document["answer"].startswith("No cache is needed: all 36.1 GiB fit on the fast disks. ")
     terminal = " ".join(run("cache", "advise", *words).out.split())
     assert "Assumed 2 virtual machines with 74.2 I/Os per second" in terminal
 

@@ -17,6 +17,7 @@ from blklab.trace.view import BLOCK, DeviceView, ProfileView
 OPS = {"read": "@read", "write": "@write", "other": "@discard"}
 OTHERS = "others"
 MOST_POINTS = 128  # Maximum number of slices of lines that would hide each other
+DASHES = ([1, 0], [8, 4], [3, 3], [8, 3, 2, 3])  # Of lines that may lie on each other: the first has no gaps
 NOTHING = TextTable("", [], [])
 
 FORMATS: dict[str, tuple[Callable[[float], str], str | None]] = {
@@ -247,9 +248,9 @@ def _by_name(chart: Chart, axis: TimeAxis, series: Sequence[NamedSeries], unit: 
     fold = [{"fold": keys, "as": ["key", "value"]}, look_up]
     layers = [{"transform": fold, **layer("area", encoding, **STEPS)}] if stacked else []
     if not stacked:
-        for index in range(len(series)):  # Those drawn later are thinner: no line hides another one
+        for index in range(len(series)):  # Those drawn later are thinner and have gaps: no line hides another one
             width_of_line = max(1.2, 5 * 0.66**index) if len(series) > 1 else 1.8
-            line = layer("line", encoding, **STEPS, strokeWidth=width_of_line)
+            line = layer("line", encoding, **STEPS, strokeWidth=width_of_line, strokeDash=DASHES[index % len(DASHES)])
             layers.append({"transform": [*fold, {"filter": f"datum.rank == {index}"}], **line})
     cells = []
     for row in rows:
