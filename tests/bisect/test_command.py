@@ -15,7 +15,7 @@ from typing import cast
 
 import pytest
 
-from blklab.bisect.request import KernelTree, LabOptions, SimulatedKernels
+from blklab.bisect.request import KernelTree, LabOptions, SimulatedKernels, TreeEnds
 from blklab.bisect.source import work_directory
 from blklab.cli import common
 from blklab.store.campaigns import Store
@@ -151,7 +151,8 @@ def done(store: Path) -> dict[int, str]:
         (["--good", "6.1", "--bad", "6.1"], 2, "--good and --bad are the same kernel, 6.1"),
         (["--good", "6.1", "--bad", "nine"], 2, "invalid kernel 'nine'"),
         (["--good", "6.1", "--bad", "5.14"], 2, "expected a condition that is true for the bad end only"),
-        (["--good", "6.1", "--bad", "5.2", "--module", "raid10"], 2, "--build and --module need --tree"),
+        (["--good", "6.1", "--bad", "5.2", "--module", "raid10"], 2, "--build, --module and --patch need --tree"),
+        (["--good", "6.1"], 2, "expected --bad KERNEL or COMMIT, or --patch FILE, but not both"),
         (["--good", "6.1", "--bad", "5.2", "--tree", "."], 2, "--tree needs either --module NAME or --build COMMAND"),
         (["--good", "6.1", "--bad", "5.2", "--tree", ".", "--module", "raid10"], 2, "the simulator has no sources"),
         (["--good", "6.1", "--bad", "5.2", "--sure", "2"], 2, "expected a share between 0 and 100 %"),
@@ -232,7 +233,7 @@ def test_another_configuration_is_built_again(tmp_path: Path, monkeypatch: pytes
     for config in ("CONFIG_A=y", "CONFIG_B=y"):
         (tree / ".config").write_text(config)
         command = """sh -c 'cp .config "$INSTALL_PATH/vmlinuz-1"'"""
-        source = KernelTree(tree, [command], ("HEAD", "HEAD"), tmp_path / "w", LabOptions(None, print))
+        source = KernelTree(tree, [command], TreeEnds("HEAD", "HEAD"), tmp_path / "w", LabOptions(None, print))
         lock = tmp_path / "w/tree/.git/index.lock"
         built = cast(Path, source.runner(source.good))
         assert built.read_text() == config

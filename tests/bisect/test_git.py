@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from blklab.bisect.git import BisectionState, Commit, GitBisect, GitFailed, Repository, make_shared_repository, of_list
+from blklab.bisect.kernel_commits import find_commit_in_kernels
 from blklab.bisect.request import list_changed_headers
 from blklab.bisect.source import lock_directory, remove_work, work_directory
 from blklab.errors import BlklabError, UsageError
@@ -51,6 +52,62 @@ def test_changed_headers_are_named_with_the_sources_that_include_them(tmp_path: 
     path = f"{below}/md.h".lstrip("/")
     assert list_changed_headers(repository, good, bad) == [
         f"{path} changes between both ends, and md.c, raid0.c include it"
+    ]
+
+
+def commit_file(directory: Path, name: str, text: str, message: str) -> str:
+    """Commits a file, and returns the hash."""
+    (directory / name).write_text(text)
+    git(directory, "add", ".")
+    git(directory, "commit", "--quiet", "--message", message)
+    return git(directory, "rev-parse", "HEAD").strip()
+
+
+def test_a_patch_is_a_commit_on_the_good_end(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    git(tree, "init", "--quiet")
+    commit_file(tree, "raid10.c", "int locks = 1;\n", "before")
+    base = Repository(tree).commit("HEAD")
+    (tree / "raid10.c").write_text("int locks = 0;\n")
+    patch = tmp_path / "locks.patch"
+    patch.write_text(f"{git(tree, 'diff').strip()}\n")
+    repository = make_shared_repository(tree, tmp_path / "shared")
+    (tree / "raid10.c").write_text("int locks = 2;\n")  # The user goes on working
+    commit = repository.commit_patch(base, patch)
+    assert commit.subject == f"locks.patch on {base.short}"
+    assert repository.run("show", f"{commit.name}:raid10.c") == "int locks = 0;"
+    assert repository.run("rev-parse", f"{commit.name}^") == base.name
+    assert repository.commit_patch(base, patch) == commit, "the same commit, so that its builds are found again"
+    assert git(tree, "status", "--short").strip() == "M raid10.c"
+    with pytest.raises(GitFailed):
+        Repository(tree).run("cat-file", "-e", commit.name)  # Nothing is added to the user's repository
+    with pytest.raises(UsageError, match=r"--patch .*locks.patch: does not apply to "):
+        repository.commit_patch(commit, patch)
+
+
+def test_packaged_kernels_that_have_a_commit(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--initial-branch", "main")
+    commit_file(tmp_path, "a", "1", "base")
+    git(tmp_path, "tag", "v6.1")
+    git(tmp_path, "branch", "stable")
+    fix = commit_file(tmp_path, "b", "1", "md/raid10: fix")
+    git(tmp_path, "tag", "v6.2")
+    git(tmp_path, "switch", "--quiet", "stable")
+    commit_file(tmp_path, "c", "1", f"other\n\nFixes: {fix[:12]}\nThis does not revert {fix}")
+    git(tmp_path, "tag", "v6.1.5")
+    backport = commit_file(tmp_path, "b", "1", f"md/raid10: fix\n\n[ Upstream commit {fix} ]\n\nText")
+    git(tmp_path, "tag", "v6.1.6")
+    repository = Repository(tmp_path)
+    versions = ["6.2-1", "6.1.6-1", "6.1.5-2~bpo11+1", "6.1.0-1", "1:6.1.7-1", "odd"]
+    found = find_commit_in_kernels(repository, repository.commit(fix[:12]), versions)
+    assert [answer.words for answer in found] == [
+        "yes",
+        f"yes, as {backport[:12]}",
+        "no",
+        "no",
+        "not known: no tag v6.1.7",
+        "not known: no tag odd",
     ]
 
 

@@ -26,3 +26,21 @@ def test_the_commit_that_made_raid10_slow(experiment: Path, tmp_path: Path, run:
     slow, fast = (next(each for each in document["check"] if each["verdict"] == verdict) for verdict in ("bad", "good"))
     assert fast["figures"][0]["value"] > 2 * slow["figures"][0]["value"]
     assert git(tree, "status", "--porcelain") == "", "the user's tree stays as it is"
+
+
+@pytest.mark.usefixtures("lab_cache")
+def test_a_patch_that_makes_raid10_slow(experiment: Path, tmp_path: Path, run: Run) -> None:
+    tree = md_repository(tmp_path / "md", FOUR)
+    patch = tmp_path / "nearest.patch"
+    patch.write_text(f"{git(tree, 'diff', 'c1', 'c2')}\n")
+    outcome = run(
+        *("bisect", experiment, "--tree", tree, "--module", "raid10", "--good", "c1", "--patch", patch),
+        *("--fail-if", "iops < 0.6*baseline", "--json"),
+    )
+    assert outcome.status == 0, outcome.err
+    document = json.loads(outcome.out)
+    assert document["culprit"]["subject"].startswith("nearest.patch on ")
+    assert document["confirmed"]
+    slow, fast = (next(each for each in document["check"] if each["verdict"] == verdict) for verdict in ("bad", "good"))
+    assert fast["figures"][0]["value"] > 2 * slow["figures"][0]["value"]
+    assert git(tree, "status", "--porcelain") == "", "the user's tree stays as it is"

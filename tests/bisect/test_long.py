@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blklab.bisect.request import LabOptions, ModuleSources, kernel_headers
+from blklab.bisect.request import LabOptions, ModuleSources, TreeEnds, kernel_headers
 from blklab.bisect.source import BuildFailed
 from blklab.runners.lab.image import GuestImage
 from tests.bisect.md_history import BROKEN, FOUR, MD, REPAIRED, TWELVE, git, md_repository
@@ -38,7 +38,7 @@ def test_twelve_commits(experiment: Path, tmp_path: Path, run: Run) -> None:
 @pytest.mark.usefixtures("lab_cache")
 def test_a_commit_that_does_not_build_has_the_message_of_the_compiler(tmp_path: Path) -> None:
     tree = md_repository(tmp_path / "md", (BROKEN, REPAIRED))
-    source = ModuleSources(tree, ["raid10"], KERNEL, ("c0", "c2"), tmp_path / "work", LabOptions(None, print))
+    source = ModuleSources(tree, ["raid10"], KERNEL, TreeEnds("c0", "c2"), tmp_path / "work", LabOptions(None, print))
     with pytest.raises(BuildFailed, match="error: expected"):
         source.runner(source.commit(git(tree, "rev-parse", "c1")))
 

@@ -2,7 +2,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,6 +16,7 @@ from blklab.bisect.request import KernelList
 from blklab.bisect.search import BisectionRule, BisectionSearch, CommitMeasuring, Outcomes, RunFailed
 from blklab.bisect.source import BuildFailed
 from blklab.compare.fail_if import parse_condition
+from blklab.documents.outcome import Point
 from blklab.errors import BlklabError, UsageError
 from blklab.outcome import DirectionResult, Outcome
 from blklab.runners.base import Runner
@@ -38,6 +40,7 @@ class InventedMeasuring:
         self.campaign = 1
         self.cells: set[object] = set()
         self.runs: Counter[str] = Counter()
+        self.series: list[Point] = []  # Of each run
 
     def plan_of(self, _commit: Commit) -> SimpleNamespace:
         return SimpleNamespace(cells=[SimpleNamespace(document={"runtime_ns": 30 * 10**9, "ramp_ns": 0})])
@@ -45,7 +48,8 @@ class InventedMeasuring:
     def measure(self, commit: Commit, phase: str, repeat: int) -> Outcomes:
         assert repeat > 0
         self.runs[f"{phase} {commit.short}"] += 1
-        return {CELL: Outcome(read=DirectionResult(1, iops=self.iops(int(commit.short.removeprefix("k")))))}
+        iops = self.iops(int(commit.short.removeprefix("k")))
+        return {CELL: Outcome(read=DirectionResult(1, iops=iops), series=self.series)}
 
 
 def bisect(
@@ -57,10 +61,12 @@ def bisect(
     most: int = 50,
     log: Callable[[str], object] = lambda _log: None,
     note: Callable[[str], object] = lambda _line: None,
+    series: Sequence[Point] = (),
 ) -> tuple[Bisection, InventedMeasuring]:
     items = [(f"k{number}", "") for number in range(COUNT)]
     source = ListSource(items, f"k{ends[0]}", f"k{ends[1]}", directory / "list")
     measuring = InventedMeasuring(iops)
+    measuring.series = [*series]
     rule = BisectionRule([parse_condition(condition)], 0.99, most)
     search = BisectionSearch(source, cast(CommitMeasuring, measuring), rule, note, log)
     return search.find(), measuring
@@ -173,6 +179,50 @@ def test_ends_that_do_not_differ(tmp_path: Path, iops: float, condition: str) ->
         bisect(tmp_path, lambda _at: iops * rng.lognormvariate(0, 0.01), condition, most=10)
 
 
+def test_equal_ends_are_called_equal_after_few_runs(tmp_path: Path) -> None:
+    """The noise of a run is as large as the distance of the bound; 50 runs of each end are allowed."""
+    runs = []
+    for seed in range(20):
+        lines: list[str] = []
+        with pytest.raises(UsageError, match="expected a condition that is true for the bad end only"):
+            bisect(tmp_path, noisy(random.Random(seed), COUNT, 1.0, 0.08), "iops < 0.92*baseline", note=lines.append)
+        runs.append(sum(": run " in line for line in lines))
+        assert any(" of the good end)" in line for line in lines)
+    assert sorted(runs)[10] <= 16
+
+
+def test_ends_that_differ_by_little_are_seldom_called_equal(tmp_path: Path) -> None:
+    found = 0
+    for seed in range(20):
+        with suppress(UsageError):
+            result, _ = bisect(tmp_path, noisy(random.Random(seed), 6, 0.95, 0.02), "iops < 0.975*baseline")
+            found += name(result) == "k6"
+    assert found >= 18
+
+
+def rates(*amounts: int) -> list[Point]:
+    """A series with this many I/Os a second."""
+    return [
+        {"time_ns": at * 10**9, "width_ns": 10**9, "ios": [ios, 0], "bytes": [0, 0], "clat_ns": [None, None]}
+        for at, ios in enumerate(amounts)
+    ]
+
+
+def test_cells_that_are_not_steady_are_named(tmp_path: Path) -> None:
+    def iops(at: int) -> float:
+        return 500.0 if at >= 6 else 1000.0
+
+    falling = rates(*(1000 - 20 * second + second % 3 for second in range(30)))
+    result, _ = bisect(tmp_path, iops, "iops < 0.75*baseline", series=falling)
+    assert result.notes == [
+        f"{end}, stack=raid10 workload=randread: 44 % fewer I/Os per second at the end of a run than at its "
+        "beginning. Runs of another length may find another commit: set a longer runtime, or a ramp"
+        for end in ("k0", "k12")
+    ]
+    steady = rates(*(1000 + second % 3 for second in range(30)))
+    assert bisect(tmp_path, iops, "iops < 0.75*baseline", series=steady)[0].notes == []
+
+
 def test_an_end_that_cannot_be_measured(tmp_path: Path) -> None:
     def iops(_at: int) -> float:
         raise RunFailed("the guest is lost")
@@ -189,7 +239,7 @@ def test_each_run_says_what_it_measured_and_what_is_left(tmp_path: Path) -> None
     # Two runs of both ends, of four steps, and of both sides of the check; each has a load of 30 s.
     assert lines[1] == "at least 16 runs, each with 30 s of load: 8m 00s in all, and the time to build and boot"
     runs = [line for line in lines if ": run " in line]
-    assert any(line.startswith("  k12: run 2, iops 500/s; at least ") for line in runs)
+    assert any(line.startswith("  k12: run 2, iops 500/s (0.50 of the good end); at least ") for line in runs)
     left = [int(line.partition("at least ")[2].split()[0]) for line in runs if "at least" in line]
     assert left[0] == 15
     assert left[-1] <= 4

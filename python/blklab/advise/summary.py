@@ -273,8 +273,8 @@ def _list_bases(plan: Plan) -> str:
     bases += [f"{printable(load.name)}: {_load_basis(load)}" for load in loads]
     growth = plan.answers[0].question.growth
     if growth != 1:
-        grows = any(load.grows for load in loads)
-        bases.append(f"planned for {growth:g} times these rates{' and data' if grows else ''} (--growth)")
+        grown = "rates and data" if any(load.grows for load in loads) else "rates"
+        bases.append(f"planned for {growth:g} times these {grown} (--growth)")
     is_alone = len(loads) > len(plan.parts) and not all(runs_together(answer.question) for answer in plan.answers)
     if is_alone:
         bases.append("each load is simulated alone")

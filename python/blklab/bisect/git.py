@@ -101,6 +101,21 @@ class Repository:
         name, subject, message = text.split("\n", 2)
         return Commit(name, name[:SHORT], subject, message.strip())
 
+    def commit_patch(self, base: Commit, patch: Path) -> Commit:
+        """Returns a new commit: `base` with a patch. The index is used, no files. Raises UsageError.
+
+        It is the same commit every time, so that its builds and runs are found again.
+        """
+        self.run("read-tree", base.name)
+        try:
+            self.run("apply", "--cached", "--whitespace=nowarn", str(patch.resolve()))
+        except GitFailed as error:
+            raise UsageError(f"--patch {printable(str(patch))}: does not apply to {base.short}: {error}") from None
+        tree = self.run("write-tree")
+        if tree == self.run("rev-parse", f"{base.name}^{{tree}}"):
+            raise UsageError(f"--patch {printable(str(patch))}: changes nothing in {base.short}")
+        return self.commit(self.run("commit-tree", tree, "-p", base.name, "-m", f"{patch.name} on {base.short}"))
+
     def is_ancestor(self, older: str, newer: str) -> bool:
         """Tells whether a commit is part of the history of another."""
         try:

@@ -52,15 +52,28 @@ class LabOptions:
     note: Note
 
 
+@dataclass(frozen=True)
+class TreeEnds:
+    """The ends of a bisection of sources."""
+
+    good: str  # A revision of the user's repository
+    bad: str  # Likewise; empty with a patch
+    patch: Path | None = None  # The bad end is the good one with this patch
+
+
 class BisectedTree(BisectionSource):
     """Commits of the user's repository."""
 
     label = "commit"
 
-    def __init__(self, tree: Path, ends: tuple[str, str], work: Path, lab: LabOptions) -> None:
-        """`ends` are the good and the bad one. Raises UsageError without such a repository, or such commits in it."""
+    def __init__(self, tree: Path, ends: "TreeEnds", work: Path, lab: LabOptions) -> None:
+        """Raises UsageError without such a repository, or such commits in it."""
         self.repository = make_shared_repository(tree, work / "tree")
-        self.good, self.bad = map(Repository(tree).commit, ends)
+        self.good = Repository(tree).commit(ends.good)
+        if ends.patch is None:
+            self.bad = Repository(tree).commit(ends.bad)
+        else:
+            self.bad = self.repository.commit_patch(self.good, ends.patch)
         self._work = work
         self._lab = lab
 
@@ -88,9 +101,9 @@ class ModuleSources(BisectedTree):
     """The sources of modules, built against the headers of a packaged kernel."""
 
     def __init__(
-        self, tree: Path, modules: Sequence[str], kernel: str, ends: tuple[str, str], work: Path, lab: LabOptions
+        self, tree: Path, modules: Sequence[str], kernel: str, ends: TreeEnds, work: Path, lab: LabOptions
     ) -> None:
-        """`ends` are the good and the bad one. Raises EnvironmentLacks without a compiler."""
+        """Raises EnvironmentLacks without a compiler."""
         super().__init__(tree, ends, work, lab)
         for name in modules:
             if name not in MODULES:
@@ -215,8 +228,8 @@ BZIMAGE = "arch/x86/boot/bzImage"
 class KernelTree(BisectedTree):
     """Kernels built from a git tree."""
 
-    def __init__(self, tree: Path, commands: Sequence[str], ends: tuple[str, str], work: Path, lab: LabOptions) -> None:
-        """`ends` are the good and the bad one; `commands` run one after the other, without a shell."""
+    def __init__(self, tree: Path, commands: Sequence[str], ends: TreeEnds, work: Path, lab: LabOptions) -> None:
+        """`commands` run one after the other, without a shell."""
         # Most kernels get the same notes.
         super().__init__(tree, ends, work, LabOptions(lab.accelerator, functools.cache(lab.note)))
         try:
@@ -332,7 +345,8 @@ class BisectionRequest:
     experiment: Path
     runner: str  # `lab` or `sim`
     good: str
-    bad: str
+    bad: str  # Empty with a patch
+    patch: Path | None  # The bad end is the good one with this patch
     rule: BisectionRule
     tree: Path | None  # The repository of the sources; None to bisect kernels
     commands: Sequence[str]  # Build the kernel
@@ -344,8 +358,10 @@ class BisectionRequest:
     def __post_init__(self) -> None:
         for condition in self.rule.conditions:
             check_condition(condition)
-        if self.tree is None and (self.commands or self.modules):
-            raise UsageError("--build and --module need --tree DIR, the repository of the sources")
+        if self.tree is None and (self.commands or self.modules or self.patch):
+            raise UsageError("--build, --module and --patch need --tree DIR, the repository of the sources")
+        if bool(self.bad) == (self.patch is not None):
+            raise UsageError("expected --bad KERNEL or COMMIT, or --patch FILE, but not both")
         if self.tree is not None and bool(self.commands) == bool(self.modules):
             raise UsageError("--tree needs either --module NAME or --build COMMAND")
         if self.tree is not None and self.runner != "lab":
@@ -385,8 +401,8 @@ def carry_out(request: BisectionRequest, store: Store, *, resume: bool, note: No
 
 
 def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: Note) -> BisectionSource:
-    ends = (request.good, request.bad)
     lab = LabOptions(request.accelerator, note)
+    ends = TreeEnds(request.good, request.bad, request.patch)
     if request.tree is not None and request.commands:
         return KernelTree(request.tree, request.commands, ends, work, lab)
     if request.tree is not None:
@@ -395,5 +411,5 @@ def _source(request: BisectionRequest, plan: ExperimentPlan, work: Path, note: N
             raise UsageError(f"--module: expected one kernel, the cells have {', '.join(sorted(kernels))}")
         return ModuleSources(request.tree, request.modules, kernels.pop(), ends, work, lab)
     if request.runner == "sim":
-        return SimulatedKernels(*ends, work)
-    return PackagedKernels(*ends, work, request.accelerator)
+        return SimulatedKernels(request.good, request.bad, work)
+    return PackagedKernels(request.good, request.bad, work, request.accelerator)

@@ -16,11 +16,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from statistics import fmean
+from statistics import fmean, median
 
 from blklab.bisect.findings import Bisection, CommitFigure, CommitVerdict
 from blklab.bisect.git import BisectionState, Commit, GitBisect
 from blklab.bisect.source import BisectionSource, BuildFailed, Note
+from blklab.compare.diagnostics import drift
 from blklab.compare.fail_if import Condition
 from blklab.compare.metrics import METRICS, Metric, with_directions
 from blklab.errors import BlklabError, EnvironmentLacks, UsageError
@@ -167,6 +168,9 @@ _PRIOR = [(factor, 1 / factor / _SUM_OF_WEIGHTS) for factor in _FACTORS]
 """Multiples of the distance, and their weights: half of the weight is below twice the distance."""
 
 FEWEST = 2  # Runs of each side before a decision: one run can be an outlier
+ALIKE = 0.01
+"""The probability that ends which differ are called alike. It is larger than that of a wrong verdict on a commit: such
+an answer costs a second try, and not a wrong culprit."""
 
 
 def check_condition(condition: Condition) -> None:
@@ -250,6 +254,7 @@ def _evidence(middle: float, half: float, degrees: int) -> float:
     return largest + math.log(sum(math.exp(log - largest) for log in logs)) - likelihood(-half)
 
 
+LEAST_DRIFT = -0.99  # A run that stops has no logarithm
 TRIES = 2  # Failed runs after which a commit is skipped: a busy machine can lose a guest
 RUNNER_WITHOUT_TIME = "sim"  # Simulated loads take another time than they say
 FURTHER = 5  # Decisions besides those of the steps: both ends, both commits of the check, and a skipped one
@@ -317,6 +322,33 @@ class BisectionEvidence:
             ends = [abs(test.distance(values, best)) for values in (best, worst)]
             self._halves[key] = abs(math.log(test.condition.bound)) if test.condition.relative else max(*ends, 1e-9)
 
+    def ends_are_alike(self) -> bool:
+        """Tells whether no condition can tell the ends apart, with a probability of `ALIKE` that one does."""
+        boundary = math.log(1 / ALIKE)
+        for key in self._tests:
+            is_bad_end_good = self._evidence(key, self._bad, SEARCH) >= boundary
+            is_good_end_bad = self._evidence(key, self._good, SEARCH) <= -boundary
+            if not (is_bad_end_good or is_good_end_bad):
+                return False
+        return True
+
+    def drifts(self, commit: Commit) -> list[tuple[str, float]]:
+        """Returns the cells whose I/Os per second change within a run by so much that the verdict depends on it.
+
+        A change is that of the last third of a run over the first, as a share: more than half of the way to the bound.
+        """
+        found = []
+        for cell in dict.fromkeys(cell for cell, _ in self._tests):
+            halves = [half for (labels, _), half in self._halves.items() if labels == cell]
+            changes = []
+            for run in self._of(commit, SEARCH):
+                change = drift([float(sum(point["ios"])) for point in run[cell].series])
+                changes.append(change or 0.0)
+            middle = median(changes)
+            if abs(math.log1p(max(middle, LEAST_DRIFT))) > min(halves) / 2:
+                found.append((" ".join(f"{label}={value}" for label, value in cell), middle))
+        return found
+
     def keep_decisive_tests(self) -> bool:
         """Keeps the tests that tell both ends apart; tells whether there are any.
 
@@ -365,13 +397,17 @@ class BisectionEvidence:
         return [value for value in values if value]
 
     def _decision(self, key: TestKey, commit: Commit, phase: str) -> bool | None:
+        return self._tests[key].decide(self._evidence(key, commit, phase))
+
+    def _evidence(self, key: TestKey, commit: Commit, phase: str) -> float:
+        """Returns the evidence that the condition is false for a commit; negative if it is true."""
         test = self._tests[key]
         values, baseline = (self._values(key, side, phase) for side in (commit, self._good))
         other_values = []
         for group, runs in self._runs.items():
             if group not in {(phase, commit.name), (phase, self._good.name)}:
                 other_values.append(self._values_of(key, runs))
-        return test.decide(test.evidence(values, baseline, other_values, self._halves[key]))
+        return test.evidence(values, baseline, other_values, self._halves[key])
 
 
 @dataclass(frozen=True)
@@ -449,7 +485,7 @@ class BisectionSearch:
         evidence.make_tests(self.rule.conditions, error_rate)
         while None in [evidence.is_true(end, SEARCH) for end in ends]:
             following = min(ends, key=lambda end: evidence.count(end, SEARCH))
-            if evidence.count(following, SEARCH) >= self.rule.max_runs:
+            if evidence.count(following, SEARCH) >= self.rule.max_runs or evidence.ends_are_alike():
                 break
             self._measure_end(following)
         figures = {end.short: evidence.figures(end, SEARCH) for end in ends}
@@ -463,6 +499,20 @@ class BisectionSearch:
             raise UsageError(f"--fail-if: expected a condition that is true for the bad end only; {shown}")
         for end, verdict in zip(ends, ("good", "bad"), strict=True):
             self._record(CommitVerdict(end, verdict, evidence.figures(end, SEARCH)))
+        self._warn_of_drifts()
+
+    def _warn_of_drifts(self) -> None:
+        """Says which cells are not steady: with runs of another length, another commit can be the culprit."""
+        for end in (self.source.good, self.source.bad):
+            for cell, change in self.evidence.drifts(end):
+                direction = "more" if change > 0 else "fewer"
+                line = (
+                    f"{end.short}, {cell}: {formatting.share(abs(change))} {direction} I/Os per second at the end of a "
+                    "run than at its beginning. Runs of another length may find another commit: set a longer runtime, "
+                    "or a ramp"
+                )
+                self.notes.append(line)
+                self.note(f"  {line}")
 
     def _measure_end(self, end: Commit) -> None:
         try:
@@ -506,6 +556,8 @@ class BisectionSearch:
         runs_left = max(0, FEWEST * self._decisions_left - self.evidence.count(commit, phase))
         figures = self.evidence.figures(commit, phase)[:1]
         shown = "".join(f", {figure.metric} {METRICS[figure.metric].with_unit(figure.value)}" for figure in figures)
+        if figures and figures[0].of_baseline is not None and commit.name != self.source.good.name:
+            shown += f" ({figures[0].of_baseline:.2f} of the good end)"
         left = ""
         if runs_left:
             left = f"; at least {formatting.plural(runs_left, 'run')} left"

@@ -29,7 +29,8 @@ class BisectArguments:
     experiment: Path
     runner: str  # `lab` or `sim`
     good: str  # A kernel or a commit
-    bad: str
+    bad: str  # Empty with a patch
+    patch: Path | None  # The bad end is the good one with this patch
     conditions: tuple[str, ...]  # What the problem is: `iops < 0.9*baseline`
     tree: Path | None  # A git repository
     commands: tuple[str, ...]  # Build a kernel
@@ -49,7 +50,13 @@ class BisectArguments:
 @click.argument("experiment", type=click.Path(path_type=Path))
 @click.option("--on", "runner", type=click.Choice(["lab", "sim"]), default="lab", help="The runner.")
 @click.option("--good", required=True, metavar="KERNEL|COMMIT", help="The end without the problem: the baseline.")
-@click.option("--bad", required=True, metavar="KERNEL|COMMIT", help="The end with the problem.")
+@click.option("--bad", default="", metavar="KERNEL|COMMIT", help="The end with the problem.")
+@click.option(
+    "--patch",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    metavar="FILE",
+    help="With --tree, instead of --bad: measures the good end with and without this patch.",
+)
 @repeatable(
     "--fail-if",
     "conditions",
@@ -103,7 +110,8 @@ def bisect(arguments: BisectArguments) -> None:
 
     Without --tree, the ends are kernels of Debian's packages, or with --on sim those of the
     simulator. With --tree they are commits: --module builds single modules for the kernel of the
-    experiment, --build builds whole kernels. blklab works in a copy; the tree stays as it is.
+    experiment, --build builds whole kernels. blklab works in a copy; the tree stays as it is. With --patch, the
+    question is whether a patch makes the cells slower, or faster.
 
     Each step runs the cells in a fresh guest until a sequential test decides. A commit is bad if
     the condition is true in one of the cells where it is true for the bad end. Commits that cannot
@@ -120,6 +128,8 @@ def bisect(arguments: BisectArguments) -> None:
       blklab bisect raid10.toml --tree linux --good v6.1 --bad v6.2 --fail-if 'p99 > 8ms' \\
           --build 'make olddefconfig' --build 'make -j8 bzImage modules' \\
           --build 'make modules_install'
+      blklab bisect raid10.toml --tree linux --module raid10 --good v6.1 --patch locks.patch \\
+          --fail-if 'iops > 1.1*baseline'
       blklab bisect unbalanced.toml --on sim --good 6.1 --bad 4.19 --fail-if 'iops < 0.9*baseline'
 
     \b
@@ -143,6 +153,7 @@ def bisect(arguments: BisectArguments) -> None:
         runner=arguments.runner,
         good=arguments.good,
         bad=arguments.bad,
+        patch=arguments.patch,
         rule=BisectionRule(conditions, arguments.sure, arguments.most),
         tree=arguments.tree,
         commands=arguments.commands,

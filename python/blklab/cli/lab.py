@@ -7,6 +7,7 @@ import click
 
 from blklab.cli.common import emit, fail_with, json_option, note, store_option
 from blklab.cli.lazy import CommandEntry, LazyGroup
+from blklab.errors import UsageError
 from blklab.runners.registry import accel_option, kernel_option, modules_option
 from blklab.text.printing import printable
 from blklab.units import format_size
@@ -122,19 +123,46 @@ def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild
 
 
 @click.command()
+@click.option("--has", "revision", metavar="COMMIT", help="Say which of them have a commit, or a backport of it.")
+@click.option(
+    "--tree",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    metavar="DIR",
+    help="With --has: a git repository with the tags of the stable kernels (linux-stable).",
+)
 @json_option
-def kernels(*, as_json: bool) -> None:
+def kernels(*, revision: str | None, tree: Path | None, as_json: bool) -> None:
     """List the kernels of Debian's packages that guests can boot, newest first.
 
     An experiment selects one by generation (kernel = "6.12") or by version ("6.1.0-49").
+
+    \b
+    Examples:
+      blklab lab kernels
+      blklab lab kernels --has d301f164c3fb --tree linux-stable
     """
+    from blklab.bisect.git import Repository
+    from blklab.bisect.kernel_commits import find_commit_in_kernels
     from blklab.render.table import TextTable, text_column
     from blklab.render.terminal import draw_table
     from blklab.runners.lab.image.build import list_kernels
 
-    documents = [vars(kernel) for kernel in list_kernels()]
-    rows = [[printable(value) for value in document.values()] for document in documents]
-    table = TextTable("Kernels for guests", [text_column("kernel"), text_column("package version")], rows)
+    if (revision is None) != (tree is None):
+        raise UsageError("--has COMMIT and --tree DIR belong together: the tree says which kernels have the commit")
+    commit = None if revision is None or tree is None else Repository(tree).commit(revision)
+    offers = list_kernels()
+    documents: list[dict[str, object]] = [dict(vars(offer)) for offer in offers]
+    rows = [[printable(offer.name), printable(offer.version)] for offer in offers]
+    columns = [text_column("kernel"), text_column("package version")]
+    title = "Kernels for guests"
+    if commit is not None and tree is not None:
+        title = f"Kernels with {commit.short} {printable(commit.subject)}"
+        columns.append(text_column("has it"))
+        answers = find_commit_in_kernels(Repository(tree), commit, [offer.version for offer in offers])
+        for row, document, answer in zip(rows, documents, answers, strict=True):
+            row.append(answer.words)
+            document |= {"has": answer.answer, "backport": answer.backport or None, "tag": answer.tag}
+    table = TextTable(title, columns, rows)
     emit(documents, as_json, lambda console: draw_table(console, table))
 
 
