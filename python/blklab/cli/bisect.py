@@ -8,6 +8,7 @@ import click
 from blklab import output
 from blklab.cli.common import (
     collect_options,
+    csv_option,
     emit,
     fail_with,
     json_option,
@@ -104,6 +105,7 @@ class BisectArguments:
 @click.option("--resume", is_flag=True, help="Continue an interrupted bisection.")
 @store_option
 @json_option
+@csv_option
 @collect_options(BisectArguments)
 def bisect(arguments: BisectArguments) -> None:
     """Find the kernel or the commit that made the cells of EXPERIMENT slower, or faster.

@@ -98,6 +98,7 @@ class CacheCurveArguments:
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @common.cluster_option
 @common.json_option
+@common.csv_option
 @common.collect_options(CacheCurveArguments)
 def curve(arguments: CacheCurveArguments) -> None:
     """Compute the share of the I/O of TRACE that an SSD cache serves, by its size.
@@ -298,6 +299,7 @@ class CacheAdviseArguments:
 @common.jobs_option
 @common.cluster_option
 @common.json_option
+@common.csv_option
 @common.collect_options(CacheAdviseArguments)
 def advise(arguments: CacheAdviseArguments) -> None:
     """Say whether an SSD cache is worth it for the load of TRACE, and which one.

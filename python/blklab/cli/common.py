@@ -4,6 +4,7 @@ Results go to stdout, as tables or as JSON. Everything else goes to stderr.
 """
 
 import functools
+import io
 import itertools
 import json
 import os
@@ -125,8 +126,28 @@ class DevicesCommand(click.Command):
         return super().parse_args(ctx, joined)
 
 
-json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+CSV = "blklab.csv"  # The key of `--csv` in click's context
+
+
+def _choose_json(context: click.Context, _parameter: click.Parameter, value: bool) -> bool:
+    if value and context.meta.get(CSV):
+        raise UsageError("--csv and --json exclude each other")
+    return value
+
+
+def _choose_csv(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
+    if value and context.params.get("as_json"):
+        raise UsageError("--csv and --json exclude each other")
+    context.meta[CSV] = value
+
+
+json_option = click.option("--json", "as_json", is_flag=True, callback=_choose_json, help="Print the result as JSON.")
 """Decorator: add `--json`, passed as `as_json`. Every command that prints results has it."""
+
+csv_option = click.option(
+    "--csv", is_flag=True, expose_value=False, callback=_choose_csv, help="Print the tables as CSV."
+)
+"""Decorator: add `--csv`, which `emit` obeys. Every command whose result is a table has it."""
 
 store_option = click.option(
     "--store",
@@ -202,8 +223,10 @@ PIECES = 1 << 16  # Pieces of JSON that are written at once
 
 
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
-    """Print `result` as JSON, or call `render` with a console on stdout."""
-    if as_json:
+    """Print `result` as JSON, or its tables as CSV, or call `render` with a console on stdout."""
+    if click.get_current_context().meta.get(CSV):
+        _emit_csv(render)
+    elif as_json:
         # Piece by piece: the profile of a thousand devices is large as one text.
         pieces = json.JSONEncoder(indent=2, allow_nan=False).iterencode(result)
         while block := "".join(itertools.islice(pieces, PIECES)):
@@ -211,6 +234,19 @@ def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> 
         click.echo()
     else:
         render(results())
+
+
+def _emit_csv(render: Callable[["Console"], None]) -> None:
+    """Print the tables that `render` draws. Raises UsageError if there is none."""
+    from rich.console import Console
+
+    from blklab.render import terminal
+
+    with terminal.collect_tables() as tables:
+        render(Console(file=io.StringIO(), markup=False, emoji=False, highlight=False))
+    if not tables:
+        raise UsageError("--csv: this result has no table: use --json")
+    click.echo(terminal.as_csv(tables), nl=False)
 
 
 def results() -> "Console":

@@ -86,6 +86,7 @@ class CompareArguments:
 )
 @common.store_option
 @common.json_option
+@common.csv_option
 @common.collect_options(CompareArguments)
 def compare(arguments: CompareArguments) -> None:
     """Compare CAMPAIGNS cell by cell. The first campaign is the baseline.

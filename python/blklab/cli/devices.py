@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 from click.exceptions import Exit
 
-from blklab.cli.common import INPUT, emit, json_option, repeatable, tell, warn
+from blklab.cli.common import INPUT, csv_option, emit, json_option, repeatable, tell, warn
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.cli.value_completion import complete_models
 from blklab.errors import UsageError
@@ -40,6 +40,7 @@ def devices() -> None:
 @click.command("list")
 @click.argument("words", nargs=-1, metavar="[WORD]...")
 @json_option
+@csv_option
 def list_(words: tuple[str, ...], *, as_json: bool) -> None:
     """List the device models of the library; with words, those that contain all of them.
 
@@ -61,6 +62,7 @@ def list_(words: tuple[str, ...], *, as_json: bool) -> None:
 @click.command()
 @click.argument("words", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_models)
 @json_option
+@csv_option
 def show(words: tuple[str, ...], *, as_json: bool) -> None:
     """Show the model NAME: product, class, source, and what its maker states next to the simulation.
 

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blklab.cli.common import emit, fail_with, json_option, note, store_option
+from blklab.cli.common import csv_option, emit, fail_with, json_option, note, store_option
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.errors import UsageError
 from blklab.runners.registry import accel_option, kernel_option, modules_option
@@ -131,6 +131,7 @@ def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild
     help="With --has: a git repository with the tags of the stable kernels (linux-stable).",
 )
 @json_option
+@csv_option
 def kernels(*, revision: str | None, tree: Path | None, as_json: bool) -> None:
     """List the kernels of Debian's packages that guests can boot, newest first.
 

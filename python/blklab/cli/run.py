@@ -159,6 +159,7 @@ class RunArguments:
 @common.store_option
 @click.option("--schema", is_flag=True, help="Print the JSON Schema of experiment files, for editors.")
 @common.json_option
+@common.csv_option
 @common.collect_options(RunArguments)
 def run(arguments: RunArguments, **options: object) -> None:
     """Run the cells of EXPERIMENT, a TOML file with devices, stacks and workloads.

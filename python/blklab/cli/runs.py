@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blklab import output as files
-from blklab.cli.common import emit, json_option, note, store_option, tell
+from blklab.cli.common import csv_option, emit, json_option, note, store_option, tell
 from blklab.cli.lazy import CommandEntry, LazyGroup
 from blklab.cli.value_completion import complete_campaigns, complete_metrics
 from blklab.errors import BlklabError, UsageError
@@ -56,6 +56,7 @@ def runs() -> None:
 @click.command("list")
 @store_option
 @json_option
+@csv_option
 def list_(*, store: str | None, as_json: bool) -> None:
     """List the campaigns, oldest first: experiment, runner and progress."""
     from blklab.campaigns import runs
@@ -79,6 +80,7 @@ def list_(*, store: str | None, as_json: bool) -> None:
 @click.option("--raw", is_flag=True, help="Print fio's output of a single run.")
 @store_option
 @json_option
+@csv_option
 def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | None, as_json: bool) -> None:
     """Show the runs of CAMPAIGN. `blklab runs --help` explains how to name it.
 
@@ -130,6 +132,7 @@ def show(*, campaign: str, as_run: bool, per_job: bool, raw: bool, store: str | 
 )
 @store_option
 @json_option
+@csv_option
 def trend(*, name: str, metric: str, store: str | None, as_json: bool) -> None:
     """Show a figure over the campaigns of the experiment NAME, one line for each, the newest first.
 

@@ -2,7 +2,7 @@
 
 import click
 
-from blklab.cli.common import confidence_option, emit, json_option, margin_option, store_option
+from blklab.cli.common import confidence_option, csv_option, emit, json_option, margin_option, store_option
 from blklab.cli.value_completion import complete_campaigns, complete_metrics
 from blklab.render.console import Console
 from blklab.runners.registry import RUNNERS
@@ -15,6 +15,7 @@ from blklab.runners.registry import RUNNERS
 @margin_option
 @store_option
 @json_option
+@csv_option
 def tune(*, campaign: str, metric: str, confidence: float, margin: float, store: str | None, as_json: bool) -> None:
     """Show which setting of a sweep had an effect, how large it is, and how to keep the setting.
 

@@ -1,7 +1,11 @@
 """Print sentences and tables in the terminal."""
 
+import csv
+import io
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import replace
 from typing import Literal
 
@@ -28,10 +32,62 @@ def prose(console: Console, shown: Sequence[Sentence]) -> None:
     console.print(grid)
 
 
+_COLLECTED: ContextVar[list[TextTable] | None] = ContextVar("collected", default=None)
+
+
+@contextmanager
+def collect_tables() -> Iterator[list[TextTable]]:
+    """Collects the tables that are drawn during the block, instead of printing them."""
+    tables: list[TextTable] = []
+    token = _COLLECTED.set(tables)
+    try:
+        yield tables
+    finally:
+        _COLLECTED.reset(token)
+
+
+def is_collecting() -> bool:
+    """Whether tables are collected at the moment."""
+    return _COLLECTED.get() is not None
+
+
 def draw_table(console: Console, *tables: TextTable) -> None:
     """Prints tables under their titles, without columns that do not fit; nothing of empty ones."""
+    collected = _COLLECTED.get()
     for table in filter(None, tables):
-        _draw(console, table)
+        if collected is None:
+            _draw(console, table)
+        else:
+            collected.append(table)
+
+
+THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+
+
+def as_csv(tables: Sequence[TextTable]) -> str:
+    """Returns tables as CSV (RFC 4180), each with its headings.
+
+    Several tables are separated by an empty line, and have their titles in a line that begins with `#`. Cells are as
+    they are printed, but numbers have no separators of thousands, and what is unknown is empty.
+    """
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    for number, table in enumerate(tables):
+        if number:
+            buffer.write("\n")
+        if len(tables) > 1:
+            buffer.write(f"# {table.title}\n")
+        writer.writerow([column.heading for column in table.columns])
+        for row in table.rows:
+            writer.writerow([_csv_cell(cell) for cell in row])
+    return buffer.getvalue()
+
+
+def _csv_cell(cell: str) -> str:
+    text = str(cell).replace("−", "-").lstrip(" └")  # Without the lines of a tree
+    if text == formatting.NONE:
+        return ""
+    return text.replace(",", "") if THOUSANDS.fullmatch(text) else text
 
 
 def _draw(console: Console, table: TextTable) -> None:

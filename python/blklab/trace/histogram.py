@@ -7,7 +7,8 @@ from typing import Any
 from blklab.documents.profile import LevelTime, SeekRange, SizeCount
 from blklab.render import formatting
 from blklab.render.console import Console, assemble_text, style_text
-from blklab.render.terminal import bar, blocks
+from blklab.render.table import TextTable, number_columns, text_column
+from blklab.render.terminal import bar, blocks, draw_table, is_collecting
 from blklab.trace.view import OPS, DeviceView
 from blklab.units import SECTOR
 
@@ -155,9 +156,25 @@ def as_json(histogram: Histogram) -> dict[str, Any]:
     }
 
 
+def tables(by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> list[TextTable]:
+    """Returns the histograms as tables of plain numbers: bins are `[low, high)`, in bytes, ns or I/Os."""
+    result = []
+    for device, histograms in by_device:
+        for histogram in histograms:
+            rows = []
+            for one in histogram.bins:
+                rows.append([one.label, *(f"{figure:.15g}" for figure in (one.low, one.high, one.count))])
+            columns = [text_column("bin"), *number_columns("low", "high", histogram.unit)]
+            result.append(TextTable(f"{device.label}: {histogram.title}", columns, rows))
+    return result
+
+
 def print_histograms(console: Console, by_device: Sequence[tuple[DeviceView, Sequence[Histogram]]]) -> None:
     from rich.rule import Rule
 
+    if is_collecting():  # Bars are no table
+        draw_table(console, *tables(by_device))
+        return
     for index, (device, histograms) in enumerate(by_device):
         if index:
             console.print()

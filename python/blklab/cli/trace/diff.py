@@ -6,7 +6,7 @@ from dataclasses import replace
 import click
 
 from blklab import output as out
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import csv_option, emit, json_option
 from blklab.cli.trace.report import selection_words, write_page
 from blklab.cli.trace.selection import TraceSource, trace_options
 from blklab.errors import UsageError
@@ -18,6 +18,7 @@ from blklab.errors import UsageError
 @click.option("-o", "--output", metavar="FILE", help="Write an HTML page; `-` for stdout.")
 @click.option("--title", metavar="TEXT", help="Title of the page.")
 @json_option
+@csv_option
 def diff(*, source: TraceSource, between: str | None, output: str | None, title: str | None, as_json: bool) -> None:
     """Compare recording B with recording A: before and after, or two servers.
 

@@ -2,7 +2,7 @@
 
 import click
 
-from blklab.cli.common import emit, json_option
+from blklab.cli.common import csv_option, emit, json_option
 from blklab.cli.trace.selection import TraceSource, trace_options
 
 
@@ -13,6 +13,7 @@ from blklab.cli.trace.selection import TraceSource, trace_options
 )
 @click.option("--all-devices", is_flag=True, help="Show all devices, not only the main one.")
 @json_option
+@csv_option
 def hist(*, source: TraceSource, what: str, all_devices: bool, as_json: bool) -> None:
     """Draw a histogram of TRACE for each operation: sizes, latencies, queue depth or seeks.
 

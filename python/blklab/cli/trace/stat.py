@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from blklab.cli.common import emit, json_option, store_option, warn_each
+from blklab.cli.common import csv_option, emit, json_option, store_option, warn_each
 from blklab.cli.trace.report import selection_words
 from blklab.cli.trace.selection import TraceReading, TraceSource, reading_options, trace_options
 from blklab.errors import BlklabError, UsageError
@@ -36,6 +36,7 @@ MOST_WORDS = 8  # Words of a command that is printed
 @click.option("--keep", metavar="NAME", help="Store the profile under this name, for `blklab serve`.")
 @store_option
 @json_option
+@csv_option
 def stat(
     *,
     source: TraceSource,
