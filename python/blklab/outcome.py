@@ -204,6 +204,7 @@ class CommandRepeat:
     user_ns: int
     system_ns: int
     status: int
+    figure: float | None = None  # That the program printed itself, such as its transactions a second
 
 
 @dataclass

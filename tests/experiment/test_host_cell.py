@@ -215,6 +215,14 @@ def test_a_key_is_the_same_for_the_same_cell(expand: Expand) -> None:
             "[workloads.w]\ncommand = ['ls']\ndirectory = '../x'",
             "workloads.w.directory: found '../x', expected a directory below the target",
         ),
+        (
+            "[workloads.w]\ncommand = ['ls']\nfigure = 'tps'",
+            "workloads.w.figure: found 'tps', expected one group in parentheses, such as 'tps = ([0-9.]+)'",
+        ),
+        (
+            "[workloads.w]\ncommand = ['ls']\nfigure = '('",
+            "workloads.w.figure: found '(', expected a regular expression: missing )",
+        ),
     ],
 )  # fmt: skip
 def test_mistakes_are_named(expand: Expand, more: str, output: str) -> None:

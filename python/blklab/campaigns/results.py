@@ -133,6 +133,9 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult], metrics: S
     has_commands = any(result.outcome.command for result in results)
     if has_commands:
         columns += number_columns("time")
+    has_figures = any(METRICS["figure"].compute(result.outcome) is not None for result in results)
+    if has_figures and "figure" not in metrics:
+        metrics = ["figure", *metrics]
     columns += number_columns(*metrics)
     columns += [text_column("share"), TableColumn("in queues")]
     rows = []

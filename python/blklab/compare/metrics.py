@@ -75,6 +75,12 @@ def _command(key: str, outcome: Outcome) -> float | None:
     return fmean(getattr(run, key) for run in runs) if runs else None
 
 
+def _figure(outcome: Outcome) -> float | None:
+    runs = () if outcome.command is None else outcome.command.runs
+    values = [run.figure for run in runs if run.figure is not None]
+    return fmean(values) if values else None
+
+
 LATENCIES = {  # What metrics of latency are called, in the order of reports
     "mean": "mean latency",
     "p50": "median latency",
@@ -113,6 +119,7 @@ _ALL = [
     Metric("load.iops", "I/Os a second with the 99th percentile below p99_below", "rate", True, _best_rate),
     Metric("cores", "share of the time of all CPUs that tasks use; only in simulations", "share", False, _cores_busy),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
+    Metric("figure", "figure that the command prints itself (larger is better)", "rate", True, _figure),
     Metric("user", "user CPU time of the command", "time", False, partial(_command, "user_ns")),
     Metric("system", "system CPU time of the command", "time", False, partial(_command, "system_ns")),
 ]

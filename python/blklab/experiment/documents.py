@@ -53,6 +53,7 @@ class CommandDocument(TypedDict):
     argv: Sequence[str]
     directory: NotRequired[str | None]
     times: NotRequired[int | None]
+    figure: NotRequired[str]  # A regular expression with one group: the figure that the program prints
 
 
 class ReplayDocument(simulated.Replay):

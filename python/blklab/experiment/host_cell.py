@@ -80,7 +80,8 @@ def _host(experiment: Experiment) -> dict[str, Any]:
 def _command(table: Command, place: Target, path: str) -> dict[str, Any]:
     if place.device is not None:
         raise problems.fail(f"{path}.command", "needs a target that is a directory or filesystem")
-    return {"argv": list(table.command), "directory": table.directory, "times": table.times}
+    document = {"argv": list(table.command), "directory": table.directory, "times": table.times}
+    return document if table.figure is None else {**document, "figure": table.figure}
 
 
 def fio_load(

@@ -1,5 +1,6 @@
 """A workload table: fio's options, several jobs, a fio job file, a trace to replay, a command."""
 
+import re
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
@@ -177,6 +178,21 @@ class Command(fields.ExperimentTable):
 
     directory: str | None = None  # The working directory; by default the target's directory, otherwise one below it
     times: Annotated[int, pydantic.Field(ge=1, le=10_000), fields.NUMBER] = 5
+    figure: Annotated[str, pydantic.Field(max_length=500)] | None = None
+    """A regular expression with one group: the figure that the program prints itself, such as its transactions a
+    second. Of several matches, the last one counts."""
+
+    @pydantic.field_validator("figure")
+    @classmethod
+    def _one_group(cls, value: str | None) -> str | None:
+        try:
+            groups = 1 if value is None else re.compile(value).groups
+        except re.error as error:
+            raise ValueError(f"found {fields.show_value(value)}, expected a regular expression: {error}") from None
+        if groups != 1:
+            example = "'tps = ([0-9.]+)'"
+            raise ValueError(f"found {fields.show_value(value)}, expected one group in parentheses, such as {example}")
+        return value
 
     @pydantic.field_validator("directory")
     @classmethod

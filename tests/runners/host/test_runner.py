@@ -140,6 +140,22 @@ def test_a_command(run: Run, tmp_path: Path) -> None:
     assert table.status == 0
 
 
+def test_a_command_with_a_figure_of_its_own(run: Run, tmp_path: Path) -> None:
+    more = (
+        "[workloads.bench]\ncommand = ['sh', '-c', 'echo warm-up: tps = 5; echo tps = 1,812.5 of pgbench']\ntimes = 2\n"
+        "figure = 'tps = ([0-9.,]+)'\n[matrix]\nworkload = ['bench']"
+    )
+    path = write(tmp_path, f'directory = "{tmp_path}"', more)
+    (result,) = measured(run, path)
+    assert [item["figure"] for item in result["command"]["runs"]] == [1812.5, 1812.5]
+    table = run("runs", "show", "here@host", "--csv")
+    assert table.status == 0
+    path.write_text(path.read_text().replace("tps = ([0-9.,]+)", "tpm = ([0-9]+)"))
+    done = run("run", path, "--on", "host", "--force", "device-busy")
+    assert done.status == 1
+    assert "command 'sh': its output has no number that figure = 'tpm = ([0-9]+)' finds" in done.err
+
+
 def test_a_cell_that_fails_is_told_and_the_others_are_measured(run: Run, tmp_path: Path) -> None:
     more = "[workloads.no]\ncommand = ['false']\ntimes = 1\n"
     path = write(tmp_path, f'directory = "{tmp_path}"', more)

@@ -1,10 +1,13 @@
 """Measures one cell: prepares its target, runs its jobs, returns its figures."""
 
+import math
 import os
+import re
 import select
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
@@ -26,7 +29,7 @@ Execute = Callable[..., process.FioExit]
 """Runs fio as `process.run` does, with its arguments."""
 
 
-MOST_SAID = 1 << 16  # Bytes that are kept of the end of stderr
+MOST_SAID = 1 << 16  # Bytes that are kept of the end of stderr, and of stdout
 
 
 def resolve(argv: Sequence[str], directory: Path) -> str:
@@ -46,11 +49,13 @@ def run(
     *,
     before: Callable[[], object] = lambda: None,
     progress: Progress = silent,
+    figure: str | None = None,
 ) -> list[CommandRepeat]:
     """Runs a command several times in a directory; `before` is called before each run.
 
-    Its output goes to a pipe and is discarded: some programs do less when it is /dev/null. Raises UsageError for a
-    program or a directory that does not exist, BlklabError with the last line of stderr if the command fails.
+    Its output goes to a pipe: some programs do less when it is /dev/null. `figure` is a regular expression with one
+    group, which finds the program's own figure there. Raises UsageError for a program or a directory that does not
+    exist, BlklabError with the last line of stderr if the command fails, and if it does not print its figure.
     """
     if not directory.is_dir():
         raise UsageError(f"{directory}: no such directory")
@@ -58,44 +63,66 @@ def run(
     runs: list[CommandRepeat] = []
     for number in range(times):
         before()
-        runs.append(_once(program, argv, directory, number, progress))
+        repeat, said = _once(program, argv, directory, number, progress)
+        if figure is not None:
+            repeat = replace(repeat, figure=find_figure(figure, said, argv[0]))
+        runs.append(repeat)
     return runs
 
 
-def _once(program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress) -> CommandRepeat:
+def find_figure(pattern: str, said: str, name: str) -> float:
+    """Returns the last number in a program's output that the pattern finds. Raises BlklabError without one."""
+    for text in reversed(re.findall(pattern, said)):
+        with suppress(ValueError):
+            value = float(text.replace(",", ""))
+            if 0 <= value < math.inf:
+                return value
+    raise BlklabError(f"command {printable(name)!r}: its output has no number that figure = {pattern!r} finds")
+
+
+def _once(
+    program: str, argv: Sequence[str], directory: Path, number: int, progress: Progress
+) -> tuple[CommandRepeat, str]:
+    """Runs a command; returns its times, and the end of what it printed."""
     start_ns = time.perf_counter_ns()
     with child_process.start_process([program, *argv[1:]], directory, separate_stderr=True) as (process, pipes):
-        output = _drain(process.pid, pipes, start_ns, number, progress)
+        printed, complaints = _drain(process.pid, pipes, start_ns, number, progress)
         _, status, usage = os.wait4(process.pid, 0)
         took = time.perf_counter_ns() - start_ns
         process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
-        lines = [line.strip() for line in output.splitlines() if line.strip()]
+        lines = [line.strip() for line in complaints.splitlines() if line.strip()]
         last_line = f": {printable(lines[-1])[:300]}" if lines else ""
         raise BlklabError(f"command {printable(argv[0])!r} failed: it {ending(process.returncode)}{last_line}")
     # The times of the processor include the command's children.
     user_ns, system_ns = round(usage.ru_utime * 1e9), round(usage.ru_stime * 1e9)
-    return CommandRepeat(took, user_ns, system_ns, process.returncode)
+    return CommandRepeat(took, user_ns, system_ns, process.returncode), f"{printed}\n{complaints}"
 
 
-def _drain(pid: int, pipes: Sequence[int], start_ns: int, number: int, progress: Progress) -> str:
-    """Reads a command's output until it ends; its children may keep the pipes open after that."""
+def _drain(pid: int, pipes: Sequence[int], start_ns: int, number: int, progress: Progress) -> tuple[str, str]:
+    """Reads a command's output until it ends; its children may keep the pipes open after that.
+
+    Returns the ends of stdout and of stderr.
+    """
     err = pipes[-1]
     open_pipes = list(pipes)
-    output = b""
+    printed = b""
+    complaints = b""
     last_report = time.monotonic()
     exit_descriptor = os.pidfd_open(pid)
     try:
         while True:
             ready, _, _ = select.select([*open_pipes, exit_descriptor], [], [], 1.0)
             if ready == [exit_descriptor]:
-                return output.decode(errors="replace")
+                return printed.decode(errors="replace"), complaints.decode(errors="replace")
             for descriptor in set(ready) - {exit_descriptor}:
                 chunk = os.read(descriptor, 1 << 16)
                 if not chunk:
                     open_pipes.remove(descriptor)
                 elif descriptor == err:
-                    output = (output + chunk)[-MOST_SAID:]
+                    complaints = (complaints + chunk)[-MOST_SAID:]
+                else:
+                    printed = (printed + chunk)[-MOST_SAID:]
             if time.monotonic() - last_report >= 1:
                 last_report = time.monotonic()
                 seconds = (time.perf_counter_ns() - start_ns) / 1e9
@@ -241,7 +268,8 @@ def _command(
             begun = True
             ready()
 
-    runs = run(command_document["argv"], directory, times, before=before, progress=progress)
+    figure = command_document.get("figure")
+    runs = run(command_document["argv"], directory, times, before=before, progress=progress, figure=figure)
     command = CommandResult(list(command_document["argv"]), runs)
     outcome = Outcome(sum(run.wall_ns for run in runs), warnings=list(warnings), command=command)
     return FioFigures(outcome, [], "")
