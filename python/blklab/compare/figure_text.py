@@ -14,6 +14,8 @@ def figure(metric: str, amount: float) -> str:
             return formatting.duration(amount)
         case "bandwidth":
             return formatting.rate(amount)
+        case "number":
+            return f"{amount:,.6g}"
     return f"{amount:,.0f}"
 
 

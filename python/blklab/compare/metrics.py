@@ -22,7 +22,7 @@ WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
 class Metric:
     name: str
     description: str
-    kind: str  # `rate`, `bandwidth`, `time` or `share`: how it is printed
+    kind: str  # `rate`, `bandwidth`, `time`, `share` or `number`: how it is printed
     more_is_better: bool
     compute: Callable[[Outcome], float | None]
     resolution: float = 0.002  # The relative step in which values are recorded
@@ -119,7 +119,7 @@ _ALL = [
     Metric("load.iops", "I/Os a second with the 99th percentile below p99_below", "rate", True, _best_rate),
     Metric("cores", "share of the time of all CPUs that tasks use; only in simulations", "share", False, _cores_busy),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
-    Metric("figure", "figure that the command prints itself (larger is better)", "rate", True, _figure),
+    Metric("figure", "figure that the command prints itself (larger is better)", "number", True, _figure),
     Metric("user", "user CPU time of the command", "time", False, partial(_command, "user_ns")),
     Metric("system", "system CPU time of the command", "time", False, partial(_command, "system_ns")),
 ]
