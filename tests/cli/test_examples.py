@@ -14,6 +14,7 @@ from tests.conftest import Run
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+CONTROLLERS = "controllers: only the simulator has controllers: use --on sim"
 PAST = "none of {} cells runs here: no kernel"
 NO_STACKS = "stacks: is missing: only --on host runs this file"
 WHOLE_DEVICE = "size: is missing here and in the target"
@@ -21,6 +22,8 @@ REASONS = {  # Why no cell of an example runs
     ("article-2008-spindles", "lab"): PAST.format(10),
     ("article-2017-caches", "lab"): PAST.format(7),
     ("article-2019-mirrors", "lab"): PAST.format(28),
+    ("controller", "lab"): CONTROLLERS,
+    ("controller", "host"): "workloads.oltp.size: is missing here and in the target",
     ("saturation", "lab"): PAST.format(30),
     ("unbalanced", "lab"): PAST.format(48),
     ("directory", "sim"): NO_STACKS,
