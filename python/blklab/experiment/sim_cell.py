@@ -10,6 +10,7 @@ from blklab.experiment.cell_form import CellDraft, CellForm
 from blklab.experiment.documents import LoadRampDocument
 from blklab.experiment.host_prices import complete_prices
 from blklab.experiment.placement import SPREAD, find_placement
+from blklab.experiment.simulated_volumes import replace_volumes
 from blklab.experiment.tables import Experiment
 from blklab.experiment.workload import RAMP, Command, Job, Jobs, Replay, Workload
 from blklab.toml_files import problems
@@ -44,10 +45,10 @@ def document(
         for name, (job_path, job) in tables.items()
     ]
     commit = settings.commit_ns
-    document = {
+    document: dict[str, Any] = {
         "kernel": settings.kernel,
         "devices": resolved_stack.devices,
-        "stack": resolved_stack.node,
+        "stack": replace_volumes(resolved_stack.node),
         "filesystem": None if commit is None else {"commit_ns": commit},
         "jobs": documents,
         "replay": replay,

@@ -171,7 +171,6 @@ class Volume(ExperimentTable):
     PARTS: ClassVar[tuple[str, ...]]
     """Keys that name its parts: `members` is a list, every other key one device or stack."""
 
-    SIMULATED: ClassVar[bool] = True  # Whether the simulator has it; the lab has every kind
     kind: str
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
@@ -189,7 +188,6 @@ class Lvm(Volume):
     """A logical volume over one or several physical volumes."""
 
     PARTS = ("members",)
-    SIMULATED = False
 
     kind: Literal["lvm"]
     members: Annotated[list[str], Field(min_length=1, max_length=64)]

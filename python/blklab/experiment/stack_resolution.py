@@ -85,8 +85,6 @@ class _StackResolver:
     def volume(self, name: str, table: Volume, above: tuple[str, ...]) -> tuple[documents.Node, int]:
         """Returns the node of a stack with a `kind`, and its capacity."""
         path = f"stacks.{name}"
-        if not table.SIMULATED:
-            self.built.real = self.built.real or f"{path}.kind"
         node_table: dict[str, Any] = {"name": name, **table.model_dump(by_alias=True)}
         del node_table["kind"]
         sizes: dict[str, list[int]] = {}
