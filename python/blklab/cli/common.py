@@ -224,7 +224,8 @@ PIECES = 1 << 16  # Pieces of JSON that are written at once
 
 def emit(result: object, as_json: bool, render: Callable[["Console"], None]) -> None:
     """Print `result` as JSON, or its tables as CSV, or call `render` with a console on stdout."""
-    if click.get_current_context().meta.get(CSV):
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(CSV):
         _emit_csv(render)
     elif as_json:
         # Piece by piece: the profile of a thousand devices is large as one text.
