@@ -34,6 +34,27 @@ NAMED = {  # The largest cause of each recording in `truth.toml`
     "volume-tenants": "deep-queue",
     "remote-walk": "tiny-io",
     "mirror-mailboxes": "flushes",
+    "missed-everywhere": "cache-misses",
+    "large-scattered": "cache-misses",
+    "parity-records": "slow-member",
+    "twins-queues": "fsync-storm",
+    "commits-storm": "fsync-storm",
+    "blocks-storm": "fsync-storm",
+    "logged-storm": "fsync-storm",
+    "copied-restore": "behind-writeback",
+    "parts-guests": "deep-queue",
+    "volumes-guests": "deep-queue",
+    "sector63-pages": "unaligned",
+    "rows63-stripes": "read-modify-write",
+}
+SAID = {  # Words of the sentence about recordings of several programs
+    "blocks-storm": "fsyncs of mysqld (through jbd2/vda1-8) make redis wait",
+    "logged-storm": "fsyncs of mysqld make redis wait",
+    "copied-restore": "makes postgres wait",
+    "parts-guests": "dovecot on 254,50 waits behind them",
+    "volumes-guests": "dovecot on dm-1 waits behind them",
+    "sector63-pages": "begins at sector 63 of vdf",
+    "rows63-stripes": "begins at sector 63 of md0",
 }
 
 
@@ -47,6 +68,7 @@ def test_the_cause_of_a_recording_is_named_and_healthy_ones_have_none(recording:
     if found:
         assert 0.3 <= found[0].weight <= 1
         assert found[0].remedy
+        assert SAID.get(recording.name, "") in found[0].message
 
 
 def test_the_first_screen_has_30_lines_of_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

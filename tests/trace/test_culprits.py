@@ -169,6 +169,44 @@ def test_commits_of_a_program_that_is_alone_are_no_storm(tmp_path: Path) -> None
     assert codes(tmp_path, serve(commits(20 * MS))) == ["flushes"]
 
 
+def crowd(threads: int = 8, journal: int = WRITE | SYNC | FLUSH) -> list[Io]:
+    """Returns the writes of a database whose threads write and commit at the same time, which takes most of a disk."""
+    ios: list[Io] = []
+    for start in range(0, 10_000 * MS, 50 * MS):
+        ios += [Io(start + thread, CROWD[thread], WRITE | SYNC, 4 * MS, place()) for thread in range(threads)]
+        ios += [Io(start + 34 * MS + part, JOURNAL, category, 4 * MS, place()) for part, category in
+                enumerate([WRITE | SYNC, journal])]  # fmt: skip
+    return ios
+
+
+CROWD = range(20, 28)
+CROWD_NAMES = [process(pid, b"postgres") for pid in CROWD]
+LOGGER = [Io(start, WEB, WRITE | SYNC, 4 * MS, place()) for start in range(7 * MS, 10_000 * MS, 97 * MS)]
+
+
+def test_a_program_whose_threads_all_sync_makes_another_wait_all_the_time(tmp_path: Path) -> None:
+    (cause,) = found(tmp_path, [*CROWD_NAMES, *serve([*crowd(), *LOGGER])])
+    assert cause.code == "fsync-storm"
+    assert "fsyncs of postgres (through jbd2/sda1-8) make nginx wait: " in cause.message
+    assert "with nothing else in flight" in cause.message
+    assert 0.5 < cause.weight <= 1
+
+
+def test_threads_that_sync_make_each_other_wait(tmp_path: Path) -> None:
+    (cause,) = found(tmp_path, [*CROWD_NAMES, *serve(crowd())])
+    assert cause.code == "fsync-storm"
+    assert "fsyncs of postgres (through jbd2/sda1-8) make each other wait" in cause.message
+
+
+def test_a_disk_that_serves_many_commits_at_a_time_has_no_storm(tmp_path: Path) -> None:
+    assert codes(tmp_path, [*CROWD_NAMES, *serve([*crowd(), *LOGGER], heads=16)]) == []
+
+
+def test_synchronous_writes_without_commits_are_no_storm(tmp_path: Path) -> None:
+    records = serve([io for io in [*crowd(), *LOGGER] if io.pid != JOURNAL])
+    assert codes(tmp_path, [*CROWD_NAMES, *records]) == []
+
+
 # --- a deep queue
 
 
@@ -315,6 +353,25 @@ def test_partition_that_is_recorded_as_well_is_to_be_moved(tmp_path: Path) -> No
     (cause,) = found(tmp_path, blocks(63, partition=True))
     assert (cause.code, cause.subject) == ("unaligned", "t (8,0)")
     assert "because t (8,1) begins at sector 63 of t (8,0)" in cause.message
+
+
+def test_blocks_of_1_kib_on_an_aligned_partition_are_those_of_its_filesystem(tmp_path: Path) -> None:
+    records: list[Record] = []
+    for number in range(300):
+        io = Io(5 * MS * number + 10, DB, WRITE | SYNC, MS, 80 * ((number * 7919) % 300) + 2, 4096, HOME)
+        records += [event for event in events(io, io.time + MS) if event.device == DISK]
+    (cause,) = found(tmp_path, records)
+    assert "blocks begin 1 KiB (2 sectors) after such a multiple, but 253,0 begins at one" in cause.message
+    assert cause.remedy[0].startswith("make the filesystem with blocks of 4 KiB")
+
+
+def test_a_log_that_is_not_aligned_is_written_as_whole_blocks(tmp_path: Path) -> None:
+    """What continues the write before needs no read of the disk: three of four writes of this journal."""
+    ios = []
+    for number in range(400):
+        start = 2 * number + 100_000 * (number // 4 % 7)
+        ios.append(Io(5 * MS * number + 10, DB, WRITE | SYNC, MS, start, 1024))
+    assert codes(tmp_path, serve(ios)) == []
 
 
 def test_aligned_blocks_of_a_partition_are_no_cause(tmp_path: Path) -> None:

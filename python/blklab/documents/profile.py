@@ -883,6 +883,10 @@ class UsersProfile(Struct, kw_only=True, gc=False):
     """Reads of all users that found at most 3 I/Os in flight, and no background I/O."""
     shallow_writes: TimeSumProfile
     """Everything else, without commits, that found at most 3 I/Os in flight, and no background I/O."""
+    idle_reads: TimeSumProfile
+    """Reads of all users that found nothing in flight."""
+    idle_writes: TimeSumProfile
+    """Writes of all users that found nothing in flight, with commits that have data."""
 
 class WaitSlice(Struct, kw_only=True, gc=False):
     """What programs waited for in a slice of time: Q2C of the I/Os that were queued in it, added up."""

@@ -15,7 +15,7 @@ use crate::error::{Result, TraceError};
 use crate::source::Warning;
 use std::io::{self, Read, Write};
 
-const VERSION: u32 = 6; // Version of the content
+const VERSION: u32 = 7; // Version of the content
 const TITLE: &str = "blklab partial profile"; // Begins the first line, which ends with the two versions
 const LONGEST_TITLE: usize = 100; // Bytes of the first line
 const LEVEL: i32 = 1; // Compression of zstd: hashes of blocks do not compress, and the rest does at any level

@@ -247,6 +247,7 @@ pub struct Users {
     table: UserTable,
     callers: Vec<(u32, u32, u64)>, // Who commits, for which process, and how often
     shallow: [TimeSum; 2],         // Reads, and others, of all users that found few I/Os in flight
+    idle: [TimeSum; 2],            // The same of those that found none in flight
 }
 
 const MOST_CALLERS: usize = 64;
@@ -267,6 +268,7 @@ impl Merge for Users {
     fn merge(&mut self, other: &Self) {
         self.table.merge(&other.table);
         self.shallow.merge(&other.shallow);
+        self.idle.merge(&other.idle);
         other.callers.iter().for_each(|&(process, caller, commits)| self.add_caller(process, caller, commits));
     }
 }
@@ -360,6 +362,10 @@ pub struct UsersProfile {
     pub shallow_reads: TimeSumProfile,
     /// Everything else, without commits, that found at most 3 I/Os in flight, and no background I/O.
     pub shallow_writes: TimeSumProfile,
+    /// Reads of all users that found nothing in flight.
+    pub idle_reads: TimeSumProfile,
+    /// Writes of all users that found nothing in flight, with commits that have data.
+    pub idle_writes: TimeSumProfile,
 }
 
 fn source_name(source: DeviceId) -> String {
@@ -426,6 +432,9 @@ impl Panel for Users {
             }
             if io.background().is_none() {
                 self.table.add(io.user(), |user| user.add(io));
+                if io.depth == 0 && io.bytes > 0 {
+                    self.idle[usize::from(io.op() != Op::Read)].add(io);
+                }
                 if io.depth <= SHALLOW && io.behind == [0; 3] && !io.commits {
                     self.shallow[usize::from(io.op() != Op::Read)].add(io);
                 }
@@ -448,6 +457,8 @@ impl Panel for Users {
             callers: callers.iter().map(caller).collect(),
             shallow_reads: self.shallow[0].profile(),
             shallow_writes: self.shallow[1].profile(),
+            idle_reads: self.idle[0].profile(),
+            idle_writes: self.idle[1].profile(),
         }
     }
 }

@@ -8,6 +8,7 @@ from blklab.diagnostic import Diagnostic
 from blklab.render.formatting import duration, number, ops, size
 from blklab.render.formatting import share as share_text
 from blklab.trace.array_members import MD_THREAD, syncs
+from blklab.trace.causes.io_shape import describe_shift, shifted_by
 from blklab.trace.causes.users import is_program, victims_text
 from blklab.trace.causes.waiting import FEWEST, Waiting, device_ns, program_waits, sum_ns
 from blklab.trace.view import DeviceView, OriginGroup
@@ -152,15 +153,24 @@ def parity_reads(waiting: Waiting) -> Iterator[Diagnostic]:
             continue
         written = sum(member.op("write").ios for member in members) / writes
         written_size = size(array.op("write").sizes.mode_bytes)
+        remedies = [
+            "write whole stripes (chunk size times data disks) or in sequence, so that md needs no reads; "
+            "but if a member is missing (/proc/mdstat), md reads for that: replace it first",
+            "for small random writes, RAID-1 or RAID-10: blklab advise compares them",
+        ]
+        shift_text = ""
+        if shifted_by(array):
+            # No write of whole stripes is one: its first and its last block are written in part.
+            shift_text, remedy = describe_shift(waiting, array)
+            shift_text = shift_text.replace("such a multiple", "a multiple of 4 KiB")
+            remedies.insert(0, remedy)
         yield waiting.cause(
             "read-modify-write",
             array,
             waiting.op_ns(array, "write"),
             f"md reads before it writes: each write, mostly of {written_size}, "
-            f"causes {number(reads)} reads and {number(written)} writes on the members",
-            "write whole stripes (chunk size times data disks) or in sequence, so that md needs no reads; "
-            "but if a member is missing (/proc/mdstat), md reads for that: replace it first",
-            "for small random writes, RAID-1 or RAID-10: blklab advise compares them",
+            f"causes {number(reads)} reads and {number(written)} writes on the members{shift_text}",
+            *remedies,
         )
 
 

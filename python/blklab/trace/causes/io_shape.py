@@ -52,7 +52,7 @@ def unaligned_io(waiting: Waiting) -> Iterator[Diagnostic]:
     causes = list(filter(None, (_unaligned_writes(waiting, device) for device in waiting.entrances)))
     if not causes:
         # What is aligned above can be shifted below, where a partition or volume begins.
-        lower = [device for device in waiting.leaves if device not in waiting.entrances and _shifted_by(device)]
+        lower = [device for device in waiting.leaves if device not in waiting.entrances and shifted_by(device)]
         causes = list(filter(None, (_unaligned_writes(waiting, device) for device in lower)))
     yield from causes
     for array, members in waiting.arrays():
@@ -83,15 +83,15 @@ SAME_SHIFT = 0.9  # Share of the whole blocks that are shifted by the same numbe
 def _unaligned_writes(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
     load = device.op("write")
     share = load.unaligned / max(1, load.ios)
-    if (device.streams("write").sequential_share or 0.0) >= STREAM:
-        return None  # A disk's cache makes whole blocks of them
-    if load.ios < FEWEST or share < OFTEN:
+    # A disk's cache makes whole blocks of what continues the write before.
+    costly_share = share * (1 - (device.streams("write").sequential_share or 0.0))
+    if load.ios < FEWEST or costly_share < OFTEN:
         return None
-    shift_text, remedy = _describe_shift(waiting, device)
+    shift_text, remedy = describe_shift(waiting, device)
     return waiting.cause(
         "unaligned",
         device,
-        share * waiting.op_ns(device, "write"),
+        costly_share * waiting.op_ns(device, "write"),
         f"{formatting.share(share)} of the writes do not begin and end at a multiple of "
         f"{formatting.size(BLOCK)}: a disk with sectors of 4 KiB must read before it writes, and flash too"
         f"{shift_text}",
@@ -99,7 +99,7 @@ def _unaligned_writes(waiting: Waiting, device: DeviceView) -> Diagnostic | None
     )
 
 
-def _shifted_by(device: DeviceView) -> int:
+def shifted_by(device: DeviceView) -> int:
     """Returns by how many sectors whole blocks are shifted on a device; 0 if they are not, or not all by the same."""
     starts = device.op("write").block_starts
     shift = max(range(SECTORS), key=lambda index: starts[index])
@@ -108,14 +108,17 @@ def _shifted_by(device: DeviceView) -> int:
     return shift
 
 
-def _describe_shift(waiting: Waiting, device: DeviceView) -> tuple[str, str]:
+def describe_shift(waiting: Waiting, device: DeviceView) -> tuple[str, str]:
     """Returns by how much whole blocks are shifted on a device and where this begins, and what to do about it."""
-    shift = _shifted_by(device)
+    small_blocks = "make the filesystem with blocks of 4 KiB (mkfs -b 4096), and let the program use such blocks"
+    begins = device.data.begins
+    is_aligned = bool(begins) and all(begin.sector % SECTORS == 0 for begin in begins)
+    shift = shifted_by(device)
     if not shift:
-        return "", "align partitions and filesystems to 1 MiB, and let the program use blocks of 4 KiB"
+        return "", small_blocks if is_aligned else f"align partitions to 1 MiB; {small_blocks}"
     amount = formatting.size(shift * 512)
     text = f"; blocks begin {amount} ({formatting.plural(shift, 'sector')}) after such a multiple"
-    for begin in device.data.begins:
+    for begin in begins:
         if begin.sector % SECTORS == shift:
             upper = waiting.view.names.get(begin.upper, begin.upper)
             lower = waiting.view.names.get(begin.lower, begin.lower)
@@ -124,6 +127,10 @@ def _describe_shift(waiting: Waiting, device: DeviceView) -> tuple[str, str]:
                 text,
                 f"move {upper} by {amount}: let it begin at a multiple of 1 MiB (sector 2048), as parted -a opt does",
             )
+    if is_aligned:
+        names = list(dict.fromkeys(waiting.view.names.get(begin.upper, begin.upper) for begin in begins))
+        verb = "begins" if len(names) == 1 else "begin"
+        return f"{text}, but {formatting.listing(names[:2])} {verb} at one", small_blocks
     return text, f"let the partition or volume that is written begin at a multiple of 1 MiB, not {amount} after one"
 
 

@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 from blklab.diagnostic import Diagnostic
 from blklab.documents.profile import RivalProfile, TimeSumProfile, UserProfile
@@ -154,19 +155,28 @@ MOST_COMMITS = 0.5  # Share of the commits that one program has
 OWN_SHARE = 0.5  # Share of a victim's waiting that commits add
 
 
+@dataclass(frozen=True)
+class Syncer:
+    """The program that most commits of a device are for."""
+
+    name: str
+    threads: Sequence[str]  # The kernel's threads that commit for it
+    commits: int
+    unit: str
+    """What `commits` counts: a disk without a volatile cache gets no flushes, only what the journal writes."""
+
+
 def _fsync_storm(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
     """Returns the program whose commits make other programs wait, if there is one."""
-    if not device.capabilities.layers:
-        return None
-    syncer, through, rate = _find_syncer(device)
-    if not syncer or not is_program(syncer):
+    syncer = _find_syncer(device) if device.capabilities.layers else None
+    if syncer is None or not is_program(syncer.name):
         return None
     victims = []
     excess_ns = behind_ns = usual_ns = 0.0
     for user in device.data.users.users:
         behind = user.behind_commits
         alone_ios, alone_ns = _alone(user)
-        if user.process == syncer or not is_program(user.process) or behind.ios < FEWEST or alone_ios < FEWEST:
+        if user.process == syncer.name or not is_program(user.process) or behind.ios < FEWEST or alone_ios < FEWEST:
             continue
         excess = time_ns(behind) - behind.ios * alone_ns
         if (behind.mean_ns or 0.0) >= SLOWER * alone_ns and excess >= OWN_SHARE * time_ns(user.all):
@@ -175,53 +185,140 @@ def _fsync_storm(waiting: Waiting, device: DeviceView) -> Diagnostic | None:
             behind_ns += time_ns(behind)
             usual_ns += alone_ns * behind.ios
     if not victims:
-        return None
+        return _crowd_of_commits(waiting, device, syncer)
     ios = sum(behind.ios for _, behind in victims)
     flushing = device.data.waits.flushing
     cost = f", each takes {formatting.duration(flushing.mean)}" if flushing.count else ""
-    by = f" (through {formatting.listing(through[:2])})" if through else ""
-    return waiting.cause(
-        "fsync-storm",
+    return _storm_cause(
+        waiting,
         device,
+        syncer,
         excess_ns + sum_ns(flushing),
-        f"fsyncs of {printable(syncer)}{by} make {victims_text(victims)} wait: "
-        f"{rate}{cost}; "
+        f"make {victims_text(victims)} wait: {_rate_text(device, syncer)}{cost}; "
         f"{formatting.plural(ios, 'I/O')} that came during a commit took {formatting.duration(behind_ns / ios)} "
         f"on average, {formatting.duration(usual_ns / ios)} otherwise",
-        f"combine commits of {printable(syncer)}: a larger group commit, a longer commit interval",
-        "or give its log another disk, or one whose cache survives a power failure, which needs no flush; "
-        "do not switch flushes off: then a power failure loses data",
-        window=_window([behind for _, behind in victims]),
+        _window([behind for _, behind in victims]),
     )
 
 
-def _find_syncer(device: DeviceView) -> tuple[str, list[str], str]:
-    """Returns the program that most commits are for, the kernel's threads that commit for it, and how often.
+def _storm_cause(
+    waiting: Waiting, device: DeviceView, syncer: Syncer, ns: float, text: str, window: tuple[int, int] | None
+) -> Diagnostic:
+    by = f" (through {formatting.listing(syncer.threads[:2])})" if syncer.threads else ""
+    return waiting.cause(
+        "fsync-storm",
+        device,
+        ns,
+        f"fsyncs of {printable(syncer.name)}{by} {text}",
+        f"combine commits of {printable(syncer.name)}: a larger group commit, a longer commit interval",
+        "or give its log another disk, or one whose cache survives a power failure, which needs no flush; "
+        "do not switch flushes off: then a power failure loses data",
+        window=window,
+    )
 
-    The program is empty if none has most of them.
-    """
+
+def _rate_text(device: DeviceView, syncer: Syncer) -> str:
     seconds = max(1e-9, device.span_ns / 1e9)
+    return f"{formatting.number(syncer.commits / seconds)} {syncer.unit} per second"
+
+
+MIXED = 0.1  # Share of the other operation up to which a user's I/Os are reads, or writes
+ALIKE = 2.0  # A victim's I/Os are at most so many times as large as all of this operation
+MOST_TIME = 0.5  # Share of a disk's time that commits take
+
+
+def _crowd_of_commits(waiting: Waiting, device: DeviceView, syncer: Syncer) -> Diagnostic | None:
+    """Returns a program whose commits take most of a disk's time, so that others wait at all times.
+
+    A commit of ext4 or XFS is data, the journal's blocks and a flush. If several threads commit, a commit is always
+    near: I/Os that find none in flight are no measure. The measure is what I/Os take that find nothing in flight.
+    """
+    if syncer.commits < max(FEWEST, MANY_FLUSHES * device.op("write").ios):
+        return None
+    groups = device.groups("processes")
+    own_labels = [printable(syncer.name), *syncer.threads]
+    own_ios = sum(group.total for group in groups if group.label in own_labels)
+    own_share = own_ios / max(1, sum(group.total for group in groups))
+    if own_share * (device.busy or 0.0) < MOST_TIME:
+        return None
+    delays = [(user, _delay_ns(device, user)) for user in device.data.users.users if is_program(user.process)]
+    delayed = []
+    for user, delay_ns in delays:
+        if user.own_depth <= 1 and delay_ns > 0 and delay_ns >= LEAST_FLUSHING * _plain_times(user)[1]:
+            delayed.append(user)
+    victims = [user for user in delayed if user.process != syncer.name]
+    names = victims_text((user, user.all) for user in victims)
+    if not victims:
+        victims = delayed
+        names = "each other"
+        if len({user.pid for user in victims}) < 2:
+            return None
+    excess_ns = sum(delay_ns for user, delay_ns in delays if user.process == syncer.name or user in victims)
+    commit_ns = sum(time_ns(user.commits) for user in device.data.users.users if process_text(user) in own_labels)
+    ios = sum(_plain_times(user)[0] for user in victims)
+    waited_ns = sum(_plain_times(user)[1] for user in victims)
+    usual_ns = waited_ns - sum(delay_ns for user, delay_ns in delays if user in victims)
+    return _storm_cause(
+        waiting,
+        device,
+        syncer,
+        excess_ns + commit_ns,
+        f"make {names} wait: {_rate_text(device, syncer)}; {formatting.plural(ios, 'I/O')} took "
+        f"{formatting.duration(waited_ns / ios)} on average, {formatting.duration(usual_ns / ios)} with nothing else "
+        "in flight",
+        _window([user.all for user in victims]),
+    )
+
+
+def _plain_times(user: UserProfile) -> tuple[int, float]:
+    """Returns a user's I/Os that are no commits and found no background I/O in flight, and their time in ns."""
+    others = (user.commits, user.behind_writeback, user.behind_resync)
+    return user.all.ios - sum(time.ios for time in others), time_ns(user.all) - sum(map(time_ns, others))
+
+
+def _delay_ns(device: DeviceView, user: UserProfile) -> float:
+    """Returns how much longer a user's I/Os take than those that find nothing in flight, in ns.
+
+    Its own commits do not count: a flush takes long by itself. 0 if the I/Os are too few, mixed, or larger than usual.
+    """
+    ios, ns = _plain_times(user)
+    group = next((group for group in device.groups("processes") if group.label == process_text(user)), None)
+    if group is None or ios < FEWEST:
+        return 0.0
+    reads = group.ios.get("read", 0)
+    writes = group.ios.get("write", 0)
+    side = "read" if reads > writes else "write"
+    if min(reads, writes) > MIXED * (reads + writes):
+        return 0.0
+    users = device.data.users
+    idle = users.idle_reads if side == "read" else users.idle_writes
+    side_bytes = group.written if side == "write" else group.bytes - group.written
+    usual_bytes = device.op(side).sizes.mean_bytes or 0.0
+    if idle.ios < FEWEST or side_bytes > ALIKE * usual_bytes * max(reads, writes):
+        return 0.0
+    return max(0.0, ns - ios * (idle.mean_ns or 0.0))
+
+
+def _find_syncer(device: DeviceView) -> Syncer | None:
+    """Returns the program that most commits are for; None if none has most of them."""
     callers: Counter[str] = Counter()
     for entry in device.data.users.callers:
         callers[entry.caller] += entry.commits
     if callers:
         name, count = callers.most_common(1)[0]
         entries = [entry for entry in device.data.users.callers if entry.caller == name]
-        through = [printable(entry.process) for entry in entries if entry.process != name]
-        if count < MOST_COMMITS * callers.total():
-            return "", [], ""
-        return name, through, f"{formatting.number(count / seconds)} commits per second"
+        threads = [printable(entry.process) for entry in entries if entry.process != name]
+        return Syncer(name, threads, count, "commits") if count >= MOST_COMMITS * callers.total() else None
     # A disk without a volatile cache gets no flushes: then a journal writes for the program that writes synchronously.
     journals = [user for user in device.data.users.users if user.commits.ios]
     writers: Counter[str] = Counter()
     for user in device.data.users.users:
         writers[user.process] += sum(level.write.ios for level in user.by_rival_depth)
     name, count = writers.most_common(1)[0] if writers else ("", 0)
-    if not journals or count < MOST_COMMITS * writers.total():
-        return "", [], ""
+    if not name or not journals or count < MOST_COMMITS * writers.total():
+        return None
     ios = sum(user.commits.ios for user in journals)
-    through = list(dict.fromkeys(process_text(user) for user in journals))
-    return name, through, f"{formatting.number(ios / seconds)} writes of the journal per second"
+    return Syncer(name, list(dict.fromkeys(map(process_text, journals))), ios, "writes of the journal")
 
 
 def _alone(user: UserProfile) -> tuple[int, float]:

@@ -57,6 +57,7 @@ fn merged_users_are_those_of_the_whole() {
     assert_eq!(merged.profile(&device), whole);
     let [user] = whole.users.as_slice() else { panic!("{:?}", whole.users) };
     assert_eq!((user.all.ios, user.behind_commits.ios), (90, 13));
+    assert_eq!((whole.idle_reads.ios, whole.idle_writes.ios), (90, 0));
     let deep = ios.iter().filter(|io| io.rival.depth >= 8 && io.behind[COMMITS] == 0).count() as u64;
     assert_eq!(user.rivals[0].found.ios, deep);
     assert_eq!(user.by_rival_depth[4..].iter().map(|level| level.read.ios).sum::<u64>(), deep);
