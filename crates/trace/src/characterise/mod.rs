@@ -267,7 +267,7 @@ impl Characterisation {
             filter: intake.filter.clone(),
             events,
             events_left_out,
-            focus: focus(&devices),
+            focus: focus(&devices, &intake.info.stack),
             first_ns,
             last_ns,
             device_names: intake.device_names(),

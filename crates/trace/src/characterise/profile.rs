@@ -7,10 +7,10 @@ use crate::blkparse::summary::DeviceSummary;
 use crate::blkparse::tally::Tally;
 use crate::event::{Action, DeviceId, StartAction};
 use crate::filter::Filter;
-use crate::source::TraceInfo;
+use crate::source::{RecordedLayer, TraceInfo};
 use blklab_stats::LevelSummary;
 use serde::{Serialize, Serializer, ser::SerializeMap};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub const FORMAT_VERSION: u32 = 1; // Version of the document's shape
 
@@ -151,12 +151,38 @@ pub struct Profile {
 }
 
 /// The device to look at first: the one that most others of the trace receive I/O from (an array above its members, a
-/// disk without remaps), because the whole workload passes through it; among equals the one with most I/Os.
-pub fn focus(devices: &[DeviceProfile]) -> Option<String> {
+/// disk without remaps), because the whole workload passes through it; among equals the one with most I/Os. What the
+/// recording says of the stack counts as well: bcache traces no remaps, and dm-cache remaps to volumes that may not be
+/// traced.
+pub fn focus(devices: &[DeviceProfile], stack: &[RecordedLayer]) -> Option<String> {
+    let uppers: Vec<BTreeSet<&str>> = devices.iter().map(|d| find_above(&d.flow.device, devices, stack)).collect();
     let feeds = |d: &DeviceProfile| {
-        let fed = |other: &&DeviceProfile| other.load.sources.iter().any(|s| s.name == d.flow.device);
-        devices.iter().filter(fed).count()
+        let remapped = |other: &DeviceProfile| other.load.sources.iter().any(|s| s.name == d.flow.device);
+        let fed = |(other, above): &(&DeviceProfile, &BTreeSet<&str>)| {
+            remapped(other) || above.contains(d.flow.device.as_str())
+        };
+        devices.iter().zip(&uppers).filter(fed).count()
     };
     let ios = |d: &DeviceProfile| d.load.ops.values().map(|op| op.counts.ios).sum::<u64>();
     devices.iter().max_by_key(|d| (feeds(d), ios(d))).map(|d| d.flow.device.clone())
+}
+
+/// The nearest devices of the trace above a device, by the record of the stack.
+fn find_above<'a>(number: &str, devices: &'a [DeviceProfile], stack: &'a [RecordedLayer]) -> BTreeSet<&'a str> {
+    let layer_of = |number: &str| stack.iter().find(|layer| layer.number == number);
+    let mut waiting: Vec<&RecordedLayer> = layer_of(number).into_iter().collect();
+    let mut visited = BTreeSet::new();
+    let mut found = BTreeSet::new();
+    while let Some(layer) = waiting.pop() {
+        for upper in stack.iter().filter(|upper| layer.above.contains(&upper.name)) {
+            if upper.number == number || !visited.insert(upper.number.as_str()) {
+                continue;
+            }
+            match devices.iter().find(|d| d.flow.device == upper.number) {
+                Some(device) => drop(found.insert(device.flow.device.as_str())),
+                None => waiting.push(upper),
+            }
+        }
+    }
+    found
 }
