@@ -41,6 +41,8 @@ SOURCES = {
     "six": "six disks, 2008",
     "ncq": "six disks with XFS, 2008",
     "bcache": "bcache, several authors",
+    "streams": "streams through the page cache, 2008",
+    "shared": "a stream and random I/O on six disks, 2008",
 }
 CACHES = "caches in a virtual machine, 2017"
 

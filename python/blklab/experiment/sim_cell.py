@@ -63,6 +63,8 @@ def document(
         document["controllers"] = controllers
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = complete_prices(host)
+    if settings.read_ahead is not None and any(job.get("buffered") for job in documents):
+        document["read_ahead_bytes"] = settings.read_ahead << 10
     document |= load_ramp(tables)
     if find_placement(document, settings.placement) == SPREAD:
         document["spread"] = True

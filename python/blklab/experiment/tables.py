@@ -206,7 +206,7 @@ class Settings(QueueKeys):
     series: Seconds = 0
     latency_ns: Nanoseconds | None = None  # Of throttled devices
     read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
-    """KiB. Has no effect in simulations, where every I/O is direct."""
+    """KiB. Acts on buffered reads (`direct = false`)."""
 
     host: Host = Host()
 

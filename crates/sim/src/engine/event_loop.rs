@@ -165,6 +165,11 @@ impl Simulation {
         }
         task.sleeping = false;
         let Role::Job(job) = &mut task.role else { return };
+        if job.reader.is_some() && !self.continue_read(number) {
+            return;
+        }
+        let task = &mut self.tasks[number as usize];
+        let Role::Job(job) = &mut task.role else { return };
         let reaped = job.reap();
         for _ in 0..reaped {
             let Some(io) = job.completed.pop_front() else { break };
@@ -182,6 +187,10 @@ impl Simulation {
         }
         let action = job.next_action(now);
         match action {
+            NextAction::Submit(_, byte, bytes) if job.reader.is_some() => {
+                job.begin_read(byte, bytes, now);
+                self.continue_read(number);
+            }
             NextAction::Submit(op, byte, bytes) => {
                 task.batched += 1;
                 let flags = job.flags();
@@ -227,10 +236,11 @@ impl Simulation {
     }
 
     /// A job has submitted an I/O: ends the system call, or submits the next I/O of its batch.
-    fn end_submission(&mut self, number: u32) {
+    pub(super) fn end_submission(&mut self, number: u32) {
         let task = &mut self.tasks[number as usize];
         let Role::Job(job) = &task.role else { return };
-        if task.batched >= job.batch {
+        // Each window has its own plug (`read_pages`).
+        if task.batched >= job.batch || job.reader.is_some() {
             task.batched = 0;
             self.unplug(number);
         }
@@ -241,7 +251,11 @@ impl Simulation {
     /// Draws and counts the processor time of one I/O; returns when the task can run again.
     pub(super) fn charge_submission_cost(&mut self, task: u32) -> Time {
         let Task { io_ns, io_pages, .. } = self.tasks[task as usize];
-        let cost = io_ns + io_pages.saturating_sub(1) * self.host.page_ns;
+        self.charge(task, io_ns + io_pages.saturating_sub(1) * self.host.page_ns)
+    }
+
+    /// Counts processor time of about `cost`; returns when the task can run again.
+    pub(super) fn charge(&mut self, task: u32, cost: Time) -> Time {
         // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
         let cost = cost / 2 + self.rng.below(cost);
         self.cpu_time += cost;
@@ -266,6 +280,14 @@ impl Simulation {
                     self.metrics.record_sync(start, self.now);
                     self.ios.remove(io);
                     return self.wake_job(number);
+                }
+                if let Some(reader) = &mut job.reader {
+                    let is_awaited = reader.end_bio(io);
+                    self.ios.remove(io);
+                    if is_awaited && std::mem::take(&mut task.sleeping) {
+                        self.wake_job(number);
+                    }
+                    return;
                 }
                 job.completed.push_back(io);
                 if task.sleeping && job.completed.len() as u32 >= job.wake_threshold() {

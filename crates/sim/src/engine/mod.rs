@@ -4,6 +4,7 @@
 //! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
+mod buffered;
 mod event_loop;
 mod replay;
 mod task;
@@ -267,21 +268,22 @@ impl Simulation {
         callbacks.clear();
     }
 
-    /// Makes an I/O of a task and queues its bio at the top of the stack.
-    fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
+    /// Makes an I/O of a task and queues its bio at the top of the stack. Returns the number of the I/O.
+    fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) -> u32 {
         let is_of_file = bytes > 0 && matches!(self.tasks[task as usize].role, Role::Job(_));
         let sector = match &self.placement {
             Some(placement) if is_of_file => placement.locate(sector, u64::from(bytes / 512)),
             _ => sector,
         };
-        self.submit_task_io(TaskIo { task, op, bytes, start: self.now, timed: true }, sector, flags);
+        self.submit_task_io(TaskIo { task, op, bytes, start: self.now, timed: true }, sector, flags)
     }
 
-    fn submit_task_io(&mut self, io: TaskIo, sector: u64, flags: Flags) {
+    fn submit_task_io(&mut self, io: TaskIo, sector: u64, flags: Flags) -> u32 {
         let TaskIo { task, op, bytes, .. } = io;
         self.tasks[task as usize].io_pages = Time::from(bytes.div_ceil(PAGE_BYTES));
         let number = self.ios.add(io);
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
+        number
     }
 }
 
@@ -356,6 +358,7 @@ pub struct Limits {
     pub rotational: bool,     // `queue/rotational`
     pub fast: bool,           // Whether processors can be its limit
     pub io_opt: u64,          // `queue/optimal_io_size` in sectors; 0 is none
+    pub chunk: u64,           // Sectors of a chunk, whose limits split bios; 0 is none
     pub cpu_ns: Time,         // Processor time for an I/O on its way through this target and those below
     pub punt_ns: Time,        // The same for one of io_uring that a worker must submit
     pub short_write_ns: Time, // How much longer a write takes that is shorter than a block of 4 KiB

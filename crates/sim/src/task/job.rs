@@ -6,6 +6,7 @@ use crate::bio::{Flags, Op};
 use crate::events::Time;
 use crate::load;
 use crate::rng::{Rng, mix};
+use crate::task::file_reader::FileReader;
 use crate::task::offsets::{Offsets, Passes, Sizes};
 
 /// What a job does next.
@@ -21,7 +22,8 @@ pub enum NextAction {
 #[derive(Debug, Default)]
 pub struct JobState {
     pub spec: load::Job,
-    offset: u64,
+    pub reader: Option<FileReader>, // The file that it reads through the page cache
+    pub offset: u64,                // Where its region begins, in bytes of the stack
     blocks: u64,
     cursor: [u64; 2], // The next sequential read and write: each direction has its own position, as in fio
     bytes_left: u64,
@@ -60,6 +62,13 @@ impl JobState {
             batch: spec.batch_submit.clamp(1, spec.iodepth.max(1)),
             spec: spec.clone(),
             ..Self::default()
+        }
+    }
+
+    /// Begins a read through the page cache at a byte of the stack.
+    pub fn begin_read(&mut self, byte: u64, bytes: u32, now: Time) {
+        if let Some(reader) = &mut self.reader {
+            reader.begin_call(byte - self.offset, bytes, now);
         }
     }
 
