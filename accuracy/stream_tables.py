@@ -33,6 +33,8 @@ class StreamRun:
     @property
     def test(self) -> str:
         """What was done, in words."""
+        if self.rw == "write":
+            return f"{self.program}, write"
         if self.read_ahead_kib is None:
             return f"{self.program}, {self.rw}, default read-ahead"
         return f"{self.program}, {self.rw}, read-ahead {self.read_ahead_kib} KiB"

@@ -66,6 +66,8 @@ def test_read_ahead_of_direct_jobs_is_one_note(expand: Expand) -> None:
         (('bs = "64k"', 'bs = "1000"'), "bs: found 1000 bytes: the simulator takes multiples of 512"),
         (("direct", "options = { invalidate = 0 }\ndirect"), "options.invalidate: a file in the page cache is not"),
         (("direct", "options = { fadvise_hint = 'random' }\ndirect"), "fadvise_hint: 'random' is not simulated"),
+        (('rw = "read"', 'rw = "write"\nfsync = 8'), "fsync: is not simulated without direct I/O"),
+        (("direct", "options = { fdatasync = 1 }\ndirect"), "fdatasync: is not simulated without direct I/O"),
         (("direct", "numjobs = 2\ndirect"), "numjobs: 2 jobs would share pages of the page cache"),
     ],
 )
@@ -78,3 +80,15 @@ def test_other_uses_of_the_page_cache_are_refused(fails: Fails, changes: tuple[s
 def test_jobs_with_their_own_regions_are_taken(expand: Expand) -> None:
     document = job(expand, 'numjobs = 2\noffset_increment = "1GiB"\nsize = "1GiB"\n#')
     assert document["numjobs"] == 2
+
+
+def test_limits_of_dirty_pages_are_settings_of_buffered_writes(expand: Expand) -> None:
+    writes = SMALL.replace(RANDOM, BUFFERED.replace("read", "write"))
+    settings = ("[settings]", '[settings]\ndirty_bytes = "64MiB"\nread_ahead = 4')
+    (made,) = expand(*settings, text=writes).cells
+    assert (made.document["dirty_bytes"], "read_ahead_bytes" in made.document) == (64 << 20, False)
+    assert "fadvise_sequential" not in made.document["jobs"][0]
+    (read,) = expand(*settings, text=SMALL.replace(RANDOM, BUFFERED)).cells
+    assert "dirty_bytes" not in read.document
+    plan = expand(text=writes, more="[sweep]\n'vm.dirty_background_bytes' = [1048576]\n")
+    assert [made.document.get("dirty_background_bytes") for made in plan.cells] == [None, 1 << 20]

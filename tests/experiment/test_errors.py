@@ -284,7 +284,7 @@ def test_one_mistake_of_many_jobs_is_one_message(fails: Fails, tmp_path: Path) -
     jobs = "".join(f"[j{number}]\nstonewall\n" for number in range(16))
     (tmp_path / "jobs.fio").write_text(f"[global]\nrw=randread\nsize=1g\ndirect=0\n{jobs}")
     output = fails(more='[workloads.f]\njob_file = "jobs.fio"\n')
-    assert output.count("only sequential reads are simulated") == 1
+    assert output.count("only sequential I/O is simulated") == 1
     assert "workloads.f/j0.jobs.j0.direct: found false" in output
     assert output.endswith("(also workloads.f/j1.jobs.j1.direct and 14 more)")
 

@@ -17,6 +17,7 @@ use crate::task::job::JobState;
 use crate::task::placement::Placement;
 use crate::task::read_ahead::PAGE;
 use crate::task::replay::{ReplayIos, ReplayState};
+use crate::task::writeback::Writeback;
 
 /// The name of a replay's group in results.
 const REPLAY: &str = "replay";
@@ -36,6 +37,7 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
     };
     let (targets, top) = targets::build(&cell.stack, &cell.devices, &context)?;
     let tasks = new_tasks(cell, trace, &top.limits, context.kernel)?;
+    let flusher = tasks.iter().position(|task| matches!(task.role, Role::Flusher)).map(|task| task as u32);
     let group_names = cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));
     let stop_condition = StopCondition {
         runtime: cell.runtime_ns.map_or(u64::MAX, |r| r.saturating_add(cell.ramp_ns)),
@@ -46,6 +48,7 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
     let placement = if cell.spread { Placement::spread(span_of(&cell.jobs), top.limits.sectors) } else { None };
     let mut simulation = Simulation::new(targets, top, tasks, cell.host.clone(), cell.seed, stop_condition, metrics);
     simulation.placement = placement;
+    simulation.writeback = flusher.map(|task| Box::new(new_writeback(cell, task)));
     Ok(simulation)
 }
 
@@ -64,7 +67,7 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, top: &Limits, kernel: Kernel
         check_job(spec, sectors, kernel)?;
         for index in 0..spec.numjobs {
             let mut job = JobState::new(spec, index, cell.seed ^ (group as u64) << 32);
-            if spec.buffered {
+            if spec.buffered && spec.read_share > 0.0 {
                 job.reader = Some(new_reader(cell, spec, top, kernel));
             }
             tasks.push(Task::new(Role::Job(Box::new(job)), group));
@@ -82,7 +85,19 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, top: &Limits, kernel: Kernel
     if let Some(filesystem) = &cell.filesystem {
         tasks.push(Task::new(Role::Journal(Box::new(Journal::new(filesystem.commit_ns, sectors))), 0));
     }
+    if cell.jobs.iter().any(|job| job.buffered && job.read_share < 1.0) {
+        tasks.push(Task::new(Role::Flusher, 0));
+    }
     Ok(tasks)
+}
+
+/// The dirty pages of a host; `task` is the flusher.
+fn new_writeback(cell: &Cell, task: u32) -> Writeback {
+    // 20 and 10 % (`vm_dirty_ratio`, `dirty_background_ratio`) of a host with 16 GiB.
+    const MEMORY: u64 = 16 << 30;
+    let limit = cell.dirty_bytes.unwrap_or(MEMORY / 5);
+    let background = cell.dirty_background_bytes.unwrap_or(limit / 2);
+    Writeback::new(task, limit, background)
 }
 
 /// The file of a job that reads through the page cache.
@@ -112,14 +127,16 @@ fn check_job(job: &load::Job, sectors: u64, kernel: Kernel) -> Result<(), SimErr
     let no_size = job.read_sizes.is_empty() || job.write_sizes.is_empty();
     let odd_size = job.read_sizes.iter().chain(&job.write_sizes).any(misfits);
     let odd_block = job.iodepth == 0 || job.size < 512 || !job.align.is_multiple_of(512);
-    let odd_buffered = job.buffered && (job.random || job.read_share < 1.0 || job.iodepth != 1);
+    let is_mixed = job.read_share > 0.0 && job.read_share < 1.0;
+    let has_flushes = job.fsync > 0 || job.fsync_share > 0.0 || job.fua;
+    let odd_buffered = job.buffered && (job.random || is_mixed || has_flushes || job.iodepth != 1);
     let rules = [
         (no_size, "read_sizes and write_sizes must each have at least one size"),
         (odd_size, "read_sizes and write_sizes must be multiples of 512 bytes, with weights of 0 or more"),
         (odd_block, "iodepth must be at least 1, size at least 512, blocks aligned to 512 bytes"),
         (job.io_uring && !kernel.has_io_uring(), "io_uring: expected Linux 5.1 or newer"),
         (!(0.0..=1.0).contains(&job.read_share), "read_share must be between 0 and 1"),
-        (odd_buffered, "buffered: expected sequential reads with an iodepth of 1"),
+        (odd_buffered, "buffered: expected sequential reads or writes with an iodepth of 1, without flushes"),
     ];
     rules.into_iter().find(|&(is_broken, _)| is_broken).map_or(Ok(()), |(_, why)| wrong(why.into()))
 }

@@ -72,7 +72,7 @@ pub struct Job {
     /// I/Os per second of each job at most (`rate_iops`); 0: no limit.
     #[serde(default)]
     pub rate_iops: f64,
-    /// Whether its I/O goes through the page cache (`direct=0`): sequential reads only.
+    /// Whether its I/O goes through the page cache (`direct=0`): sequential reads or writes.
     #[serde(default)]
     pub buffered: bool,
     /// Whether it tells the kernel that it reads in order, which doubles its read-ahead (`fadvise_hint`).

@@ -116,3 +116,51 @@ fn other_buffered_jobs_are_errors() {
     let error = blklab_sim::run(&cell("6.1", &devices, json!({"device": 0}), &[random], json!({}))).unwrap_err();
     assert!(error.to_string().contains("buffered: expected sequential reads"), "{error}");
 }
+
+fn writer(size: u64, more: Value) -> Value {
+    let mut writer = json!({
+        "name": "writer", "numjobs": 1, "iodepth": 1, "buffered": true, "size": size, "io_bytes": size,
+        "write_sizes": [[65_536, 1.0]],
+    });
+    writer.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    job(0.0, false, writer)
+}
+
+fn limits() -> Value {
+    json!({"runtime_ns": 100 * SECOND, "dirty_bytes": 64 << 20, "dirty_background_bytes": 16 << 20})
+}
+
+#[test]
+fn few_writes_stay_in_the_page_cache() {
+    let outcome = run("6.1", 1, json!({"device": 0}), &[writer(8 << 20, json!({}))], limits());
+    assert!(outcome.read.bw_bytes == 0.0 && outcome.write.bw_bytes > 1e9, "{}", outcome.write.bw_bytes);
+    assert_eq!(outcome.devices[0].ios[1], 0);
+}
+
+#[test]
+fn more_writes_go_at_the_rate_of_the_disk() {
+    let outcome = run("6.1", 1, json!({"device": 0}), &[writer(1 << 30, json!({}))], limits());
+    let direct = json!({"buffered": false, "write_sizes": [[1 << 20, 1.0]], "iodepth": 4});
+    let rate = run("6.1", 1, json!({"device": 0}), &[writer(1 << 30, direct)], limits()).write.bw_bytes;
+    // All but what is dirty at the end: at most the limit.
+    let share = outcome.write.bw_bytes / rate;
+    assert!((1.0..1.1).contains(&share), "{share}");
+    let disk = &outcome.devices[0];
+    assert!(disk.sectors[1] * 512 / disk.ios[1] > 512 << 10, "{}", disk.sectors[1] * 512 / disk.ios[1]);
+}
+
+#[test]
+fn old_dirty_pages_are_written_below_the_limits() {
+    let slow = json!({"rate_iops": 1.0, "io_bytes": 60 * 65_536, "size": 60 * 65_536});
+    let outcome = run("6.1", 1, json!({"device": 0}), &[writer(0, slow)], limits());
+    assert!(outcome.devices[0].sectors[1] > 0);
+    assert!(outcome.write.clat_ns.summary.max.unwrap_or(0) < 1_000_000);
+}
+
+#[test]
+fn whole_stripes_are_written_to_arrays_with_parity() {
+    let stack = array(4, json!({"level": "raid5", "chunk": 65_536}));
+    let outcome = run("6.1", 4, stack, &[writer(1 << 30, json!({}))], limits());
+    let [reads, writes] = [0, 1].map(|op| outcome.devices.iter().map(|disk| disk.ios[op]).sum::<u64>());
+    assert!(reads * 20 < writes, "{reads} {writes}");
+}

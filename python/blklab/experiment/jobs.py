@@ -75,7 +75,7 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
     if not job.direct:
         buffered_jobs.check_regions(job, size, path)
         document["buffered"] = True
-        if buffered_jobs.advises_kernel(job):
+        if reads and buffered_jobs.advises_kernel(job):
             document["fadvise_sequential"] = True
     return document
 

@@ -27,6 +27,7 @@ VM = "vm."  # Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/
 SIMULATED = {  # Settings that the simulator has too, by their names in [settings]
     **{key: key for key in ("scheduler", "nr_requests", "queue_depth", "max_sectors_kb", "rotational")},
     "read_ahead_kb": "read_ahead",
+    **{f"vm.{key}": key for key in ("dirty_bytes", "dirty_background_bytes")},
 }
 
 

@@ -208,6 +208,11 @@ class Settings(QueueKeys):
     read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
     """KiB. Acts on buffered reads (`direct = false`)."""
 
+    dirty_bytes: Annotated[Size, Field(ge=1 << 20)] | None = None
+    """Acts on buffered writes (`direct = false`), like the next key."""
+
+    dirty_background_bytes: Annotated[Size, Field(ge=1)] | None = None
+
     host: Host = Host()
 
     @property

@@ -9,7 +9,7 @@ use crate::task::CommitStep;
 use crate::task::job::NextAction;
 
 /// Requests that a plug holds at most (block/blk-mq.c, `BLK_MAX_REQUEST_COUNT` of several queues).
-const PLUG: usize = 32;
+pub(super) const PLUG: usize = 32;
 
 /// The state at the end of a run.
 pub struct FinishedRun {
@@ -98,6 +98,7 @@ impl Simulation {
             match self.tasks[number as usize].role {
                 Role::Job(_) => self.end_submission(number),
                 Role::Journal(_) | Role::Replay(_) => self.unplug(number),
+                Role::Flusher => self.end_flusher_step(number),
                 Role::Worker { .. } => self.events.schedule(self.now, Event::task(number)),
             }
             return;
@@ -106,6 +107,7 @@ impl Simulation {
             Role::Job(_) => self.run_job(number),
             Role::Journal(_) => self.run_journal(number),
             Role::Replay(_) => self.run_replay(number),
+            Role::Flusher => self.run_flusher(number),
             Role::Worker { target, worker } => self.run_worker(number, target, worker),
         }
     }
@@ -165,7 +167,7 @@ impl Simulation {
         }
         task.sleeping = false;
         let Role::Job(job) = &mut task.role else { return };
-        if job.reader.is_some() && !self.continue_read(number) {
+        if job.spec.buffered && !self.continue_call(number) {
             return;
         }
         let task = &mut self.tasks[number as usize];
@@ -187,23 +189,14 @@ impl Simulation {
         }
         let action = job.next_action(now);
         match action {
-            NextAction::Submit(_, byte, bytes) if job.reader.is_some() => {
-                job.begin_read(byte, bytes, now);
-                self.continue_read(number);
+            NextAction::Submit(_, byte, bytes) if job.spec.buffered => {
+                job.begin_call(byte, bytes, now);
+                self.continue_call(number);
             }
             NextAction::Submit(op, byte, bytes) => {
                 task.batched += 1;
                 let flags = job.flags();
-                self.make_io(number, op, byte / 512, bytes, flags);
-                if op == Op::Write {
-                    self.mark_file_changed();
-                    if self.journal.is_some() {
-                        self.spend(number, self.host.file_write_ns);
-                    }
-                }
-                if self.send_queued_bios(number) {
-                    self.end_submission(number);
-                }
+                self.submit_direct(number, (op, byte, bytes), flags);
             }
             NextAction::Flush => {
                 task.flushing = true;
@@ -232,6 +225,21 @@ impl Simulation {
                 // Its last I/O can be done while its plug still holds back a row that others use.
                 self.unplug(number);
             }
+        }
+    }
+
+    /// A job submits a direct I/O: operation, byte, bytes.
+    #[inline(always)]
+    fn submit_direct(&mut self, number: u32, (op, byte, bytes): (Op, u64, u32), flags: Flags) {
+        self.make_io(number, op, byte / 512, bytes, flags);
+        if op == Op::Write {
+            self.mark_file_changed();
+            if self.journal.is_some() {
+                self.spend(number, self.host.file_write_ns);
+            }
+        }
+        if self.send_queued_bios(number) {
+            self.end_submission(number);
         }
     }
 
@@ -300,13 +308,14 @@ impl Simulation {
                 self.events.schedule(self.now, Event::task(number));
             }
             Role::Replay(_) => self.end_replay_io(number, io),
+            Role::Flusher => self.end_flusher_io(io),
             // Bios of workers are owned by their targets.
             Role::Worker { .. } => unreachable!("workers own no I/O"),
         }
     }
 
     /// A job has changed the file, so the journal has something to commit.
-    fn mark_file_changed(&mut self) {
+    pub(super) fn mark_file_changed(&mut self) {
         let Some(number) = self.journal else { return };
         let Role::Journal(journal) = &mut self.tasks[number as usize].role else { return };
         match journal.step {

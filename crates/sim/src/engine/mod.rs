@@ -19,6 +19,7 @@ use crate::load::Host;
 use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
 use crate::task::placement::Placement;
+use crate::task::writeback::Writeback;
 pub use event_loop::FinishedRun;
 use std::any::Any;
 use task::Cores;
@@ -65,6 +66,9 @@ pub struct Simulation {
     cores: Option<Cores>,      // The cores, if there are fewer than tasks
     /// Where the files of the jobs lie, if they are spread.
     pub placement: Option<Placement>,
+    /// Dirty pages, if jobs write through the page cache.
+    pub writeback: Option<Box<Writeback>>,
+    writers: WaitList,         // Jobs that wait until fewer pages are dirty
     failure: Option<SimError>, // The error that ends the run early
 }
 
@@ -74,7 +78,7 @@ impl Simulation {
         mut targets: Vec<Box<dyn Target>>, top: Child, mut tasks: Vec<Task>, host: Host, seed: u64,
         stop_condition: StopCondition, metrics: MetricsRecorder,
     ) -> Self {
-        let running = tasks.iter().filter(|task| !matches!(task.role, Role::Journal(_))).count();
+        let running = tasks.iter().filter(|task| !matches!(task.role, Role::Journal(_) | Role::Flusher)).count();
         let journal = tasks.iter().position(|task| matches!(task.role, Role::Journal(_)));
         for (number, target) in (0..).zip(&mut targets) {
             target.start(&mut |worker| {
@@ -102,6 +106,8 @@ impl Simulation {
             cpu_time: 0,
             cores,
             placement: None,
+            writeback: None,
+            writers: WaitList::default(),
             failure: None,
         }
     }
@@ -270,7 +276,7 @@ impl Simulation {
 
     /// Makes an I/O of a task and queues its bio at the top of the stack. Returns the number of the I/O.
     fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) -> u32 {
-        let is_of_file = bytes > 0 && matches!(self.tasks[task as usize].role, Role::Job(_));
+        let is_of_file = bytes > 0 && matches!(self.tasks[task as usize].role, Role::Job(_) | Role::Flusher);
         let sector = match &self.placement {
             Some(placement) if is_of_file => placement.locate(sector, u64::from(bytes / 512)),
             _ => sector,

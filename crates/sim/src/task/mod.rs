@@ -6,6 +6,7 @@ pub mod offsets;
 pub mod placement;
 pub mod read_ahead;
 pub mod replay;
+pub mod writeback;
 
 use crate::events::Time;
 
