@@ -60,8 +60,8 @@ def sources_table(validation: Validation) -> TextTable:
     note = (
         "Ratio is the upper over the lower bound of the interval, a median. The width of some intervals was made from "
         "these rows: of sequential reads of mirrors, of a dm-cache with at most half of the data, and of streams "
-        "through the page cache on rotating disks without read-ahead, with parity, or with random I/O. Of the six disks "
-        "with XFS, neither the layout nor the size of the file is published; of streams, not always the read-ahead."
+        "through the page cache on rotating disks without read-ahead, with parity, or with random I/O. Of the six "
+        "disks with XFS, neither the layout nor the size of the file is published; of streams, not always read-ahead."
     )
     cells = []
     for source, rows in rows_by_source.items():

@@ -71,6 +71,7 @@ Writecache = TypedDict("Writecache", {
 })
 Cell = TypedDict("Cell", {
     "controllers": "NotRequired[dict[str, ControllerSpec]]", "devices": "list[Device]",
+    "dirty_background_bytes": NotRequired[int | None], "dirty_bytes": NotRequired[int | None],
     "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]", "jobs": "NotRequired[list[Job]]",
     "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int], "ran_before": NotRequired[bool],
     "read_ahead_bytes": NotRequired[int | None], "replay": "NotRequired[Replay | None]",
