@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from accuracy.reference import RANDOMIO, RUNS, TARGETS, Reference, number, read_tables, table_rows
+from accuracy.stream_tables import STREAMS, StreamRun, read_streams
 from blklab.errors import UsageError
 from blklab.toml_files.files import read_toml
 
@@ -80,15 +81,16 @@ class CacheTables:
     """From targets.toml: other words for a kernel, or for the state of a run."""
 
 
-def read_published(path: Path) -> tuple[Reference, CacheTables]:
+def read_published(path: Path) -> tuple[Reference, CacheTables, list[StreamRun]]:
     """Reads a directory of tables with at least one row. Raises UsageError, in one line."""
     tables = read_tables(path)
     described = read_toml(path / TARGETS)
     words = (_words(path / TARGETS, key, described.get(key, {})) for key in ("cache_kernels", "cache_states"))
     caches = CacheTables(path, list(_cache_runs(path / CACHES)), list(_bcache_runs(path / BCACHES)), *words)
-    if not (tables.runs or tables.randomio or caches.runs or caches.bcaches):
-        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO}, {CACHES} and {BCACHES} has a row")
-    return tables, caches
+    streams = read_streams(path)
+    if not (tables.runs or tables.randomio or caches.runs or caches.bcaches or streams):
+        raise UsageError(f"{path}: none of {RUNS}, {RANDOMIO}, {CACHES}, {BCACHES} and {STREAMS} has a row")
+    return tables, caches, streams
 
 
 def _words(path: Path, key: str, words: object) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -11,6 +11,7 @@ from accuracy import published_caches, published_cells
 from accuracy.cache_tables import BcacheRun, CacheTables
 from accuracy.published_caches import CacheRow
 from accuracy.reference import FioRun, RandomioRun, Reference
+from accuracy.stream_tables import RANDOM, STREAM, StreamRun, block_bytes, stream_cell
 from blklab import _core
 from blklab.calibrate import fit as calibrate
 from blklab.calibrate.observations import Observation, observation
@@ -22,9 +23,9 @@ from blklab.outcome import Outcome, PredictionInterval
 from blklab.runners.sim import runner as sim
 from blklab.runners.sim.uncertainty import interval, other_run, reads_streams_of_mirrors, seed_count
 
-Kind = Literal["flash", "hdds", "spindles", "six", "ncq", "bcache"]
+Kind = Literal["flash", "hdds", "spindles", "six", "ncq", "bcache", "streams", "shared"]
 """Classes: arrays with flash, arrays of HDDs, the ten and the six disks of the randomio rows, the six disks with and
-without command queuing, and bcache."""
+without command queuing, bcache, streams through the page cache, and those with random I/O at the same time."""
 
 
 KINDS: Mapping[str, Kind] = {"md10fs": "spindles", "six": "six", "ncq": "ncq"}
@@ -174,6 +175,7 @@ def validate(
     reference: Reference,
     caches: CacheTables,
     singles: Reference,
+    streams: Sequence[StreamRun] = (),
     *,
     tell: Callable[[str], None],
     parallel: Parallel = HERE,
@@ -208,14 +210,17 @@ def validate(
     cells = _cells(reference, devices)
     tell(f"predicting {len(cells)} rows")
     bcaches = [published_cells.bcache_cell(run) for run in caches.bcaches]
-    predictions = _predict(cells + bcaches, parallel)
+    predictions = _predict([*cells, *bcaches, *map(stream_cell, streams)], parallel)
     count = len(arrays)
     rows = [
         _fio_row(reference, singles, run, prediction)
         for run, prediction in zip(arrays, predictions[:count], strict=True)
     ]
     rows += map(_randomio_row, reference.randomio, predictions[count : len(cells)])
-    rows += map(_bcache_row, caches.bcaches, predictions[len(cells) :])
+    stream_predictions = predictions[len(cells) + len(bcaches) :]
+    rows += map(_bcache_row, caches.bcaches, predictions[len(cells) : len(cells) + len(bcaches)])
+    for run, prediction in zip(streams, stream_predictions, strict=True):
+        rows += _stream_rows(run, prediction)
     if caches.runs:
         tell(f"predicting {len(caches.runs)} runs of caches")
     return Validation(rows, calibrations, published_caches.validate(caches, parallel))
@@ -344,3 +349,18 @@ def _bcache_row(run: BcacheRun, prediction: Prediction) -> PublishedRow:
     predicted = {"read_iops": 0.0, "write_iops": outcome.write.iops, "read_lat_ms": 0.0}
     test = f"{run.rw}, {run.jobs} × {run.job_bytes >> 30} GiB, {run.io_bytes} B"
     return PublishedRow(run.run, test, published, predicted, members, outcome, "bcache", prediction.limits)
+
+
+def _stream_rows(run: StreamRun, prediction: Prediction) -> Iterator[PublishedRow]:
+    """Yields the row of a stream, in calls of its block, and that of the random I/O with it."""
+    groups = {group.name: group for group in prediction.outcome.groups}
+    kind: Kind = "streams" if run.random_iops is None else "shared"
+    pairs = [(STREAM, run.rate / block_bytes(prediction.cell))]
+    if run.random_iops is not None:
+        pairs.append((RANDOM, run.random_iops))
+    for name, iops in pairs:
+        # Directions of the random I/O are published as a sum.
+        published = {"read_iops": iops, "write_iops": 0.0}
+        predicted = {"read_iops": groups[name].read.iops, "write_iops": groups[name].write.iops}
+        test = f"{name}: {run.test}" if kind == "shared" else run.test
+        yield PublishedRow(run.setup, test, published, predicted, {}, prediction.outcome, kind, prediction.limits)

@@ -47,10 +47,10 @@ def published(
     Exit status: 0 success; 1 with --check if a row is outside its bound, if fewer than 80 % of the
     caches are inside their intervals, or if one learns in another way; 2 the tables are not valid.
     """
-    tables, caches = read_published(directory)
+    tables, caches, streams = read_published(directory)
     singles = read_reference(calibration) if calibration is not None else tables
     with computing(cluster) as parallel:
-        validation = analysis.validate(tables, caches, singles, tell=tell, parallel=parallel)
+        validation = analysis.validate(tables, caches, singles, streams, tell=tell, parallel=parallel)
     verdicts = analysis.published_verdicts(validation.rows)
     if output is not None:
         more = [*published_report.questions(directory), *recorded_section(directory)]

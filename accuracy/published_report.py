@@ -41,6 +41,8 @@ SOURCES = {
     "six": "six disks, 2008",
     "ncq": "six disks with XFS, 2008",
     "bcache": "bcache, several authors",
+    "streams": "streams through the page cache, 2008",
+    "shared": "a stream and random I/O on six disks, 2008",
 }
 CACHES = "caches in a virtual machine, 2017"
 
@@ -56,9 +58,10 @@ def sources_table(validation: Validation) -> TextTable:
         rows_by_source.setdefault(CACHES, []).append((cache.inside, factor, high / low))
     columns = [text_column("source"), *number_columns("rows", "inside", "coverage", "median error", "worst", "ratio")]
     note = (
-        "Ratio is the upper over the lower bound of the interval, a median. The width of two kinds of intervals was "
-        "made from these rows: of sequential reads of mirrors, and of a dm-cache with at most half of the data. Of the "
-        "six disks with XFS, neither the layout nor the size of the file is published."
+        "Ratio is the upper over the lower bound of the interval, a median. The width of some intervals was made from "
+        "these rows: of sequential reads of mirrors, of a dm-cache with at most half of the data, and of streams "
+        "through the page cache on rotating disks without read-ahead, with parity, or with random I/O. Of the six "
+        "disks with XFS, neither the layout nor the size of the file is published; of streams, not always read-ahead."
     )
     cells = []
     for source, rows in rows_by_source.items():

@@ -146,7 +146,8 @@ def test_a_directory_without_rows_is_refused(judge: Run, copy: Path) -> None:
         path.unlink()
     outcome = judge("published", "--reference", copy)
     assert (outcome.status, outcome.out) == (2, "")
-    expected = "ref: none of fio_runs.csv, randomio_runs.csv, cache_runs.csv and bcache_runs.csv has a row"
+    tables = "fio_runs.csv, randomio_runs.csv, cache_runs.csv, bcache_runs.csv and stream_runs.csv"
+    expected = f"ref: none of {tables} has a row"
     assert outcome.err == f"blklab: error: {expected}\n"
 
 

@@ -32,7 +32,7 @@ def table(tmp_path: Path, *rows: dict[str, str]) -> CacheTables:
         writer.writeheader()
         writer.writerows({**usual, **row} for row in (*alone, *rows))
     shutil.copy(REFERENCE / "targets.toml", tmp_path)
-    _, tables = read_published(tmp_path)
+    _, tables, _ = read_published(tmp_path)
     return tables
 
 
@@ -91,7 +91,7 @@ def test_most_iops_are_inside_and_all_classes_are_the_same(
 
 
 def test_every_published_run_becomes_a_cell() -> None:
-    _, tables = read_published(REFERENCE)
+    _, tables, _ = read_published(REFERENCE)
     documents = [
         published_caches._cell(tables, *beginning).document
         for run in tables.runs

@@ -282,9 +282,9 @@ def test_all_allowed_keys_are_named(fails: Fails) -> None:
 
 def test_one_mistake_of_many_jobs_is_one_message(fails: Fails, tmp_path: Path) -> None:
     jobs = "".join(f"[j{number}]\nstonewall\n" for number in range(16))
-    (tmp_path / "jobs.fio").write_text(f"[global]\nrw=read\nsize=1g\ndirect=0\n{jobs}")
+    (tmp_path / "jobs.fio").write_text(f"[global]\nrw=randread\nsize=1g\ndirect=0\n{jobs}")
     output = fails(more='[workloads.f]\njob_file = "jobs.fio"\n')
-    assert output.count("the page cache is not simulated") == 1
+    assert output.count("only sequential I/O is simulated") == 1
     assert "workloads.f/j0.jobs.j0.direct: found false" in output
     assert output.endswith("(also workloads.f/j1.jobs.j1.direct and 14 more)")
 

@@ -83,8 +83,8 @@ def test_a_synchronous_engine_has_one_in_flight(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "output"),
     [
-        ("buffered=1", "a.direct: found false, which is fio's default: the page cache is not"),
-        ("direct=0", "a.direct: found false, which is fio's default: the page cache is not"),
+        ("rw=randread\nbuffered=1", "a.direct: found false, which is fio's default: of the page cache only"),
+        ("rw=randrw\ndirect=0", "a.direct: found false, which is fio's default: of the page cache only"),
         ("percentage_random=50", "a.options.percentage_random: is not simulated: use --on host"),
     ],
 )

@@ -32,6 +32,17 @@ pub struct Cell {
     pub controllers: BTreeMap<String, ControllerSpec>,
     /// What the jobs submit I/O to.
     pub stack: Node,
+    /// The largest window of read-ahead of buffered reads, in bytes (`queue/read_ahead_kb` of the stack); `null`: the
+    /// kernel's default.
+    #[serde(default)]
+    pub read_ahead_bytes: Option<u64>,
+    /// Bytes of dirty pages above which buffered writes wait (`vm.dirty_bytes`); `null`: those of a host with 16 GiB.
+    #[serde(default)]
+    pub dirty_bytes: Option<u64>,
+    /// Bytes of dirty pages above which the kernel writes them at once (`vm.dirty_background_bytes`); `null`: half of
+    /// `dirty_bytes`.
+    #[serde(default)]
+    pub dirty_background_bytes: Option<u64>,
     /// The filesystem whose journal commits interrupt the jobs; `null`: the load uses the raw device.
     pub filesystem: Option<Filesystem>,
     /// Whether the regions of the jobs are files that are spread over the stack; otherwise they lie as their offsets

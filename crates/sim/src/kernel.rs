@@ -89,6 +89,11 @@ differences! {
     /// Each direct write to a block device has a plug: up to 6.4 in `blkdev_write_iter` (712c7364655f removed it), and
     /// since 6.10 in `__submit_bio` (060406c61c7c).
     plugs_device_writes: |kernel| kernel < Kernel(6, 5) || kernel >= Kernel(6, 10);
+    /// Drivers split bios (8ae126660fdd, 4.3); before, filesystems asked what fits (`merge_bvec_fn`), and no bio of the page
+    /// cache crosses a chunk.
+    drivers_split_bios: |kernel| kernel >= Kernel(4, 3);
+    /// A buffered read of more than the read-ahead window gets as much as a request can have (9491ae4aade6, 4.10).
+    reads_beyond_window: |kernel| kernel >= Kernel(4, 10);
     /// io_uring exists (2b188cc1bb85, 5.1).
     has_io_uring: |kernel| kernel >= Kernel(5, 1);
     /// md takes I/O that must not wait (f51d46d0e7cb, 5.17); before, a worker of io_uring submits every I/O.

@@ -72,6 +72,12 @@ pub struct Job {
     /// I/Os per second of each job at most (`rate_iops`); 0: no limit.
     #[serde(default)]
     pub rate_iops: f64,
+    /// Whether its I/O goes through the page cache (`direct=0`): sequential reads or writes.
+    #[serde(default)]
+    pub buffered: bool,
+    /// Whether it tells the kernel that it reads in order, which doubles its read-ahead (`fadvise_hint`).
+    #[serde(default)]
+    pub fadvise_sequential: bool,
     /// Whether it submits with io_uring (`ioengine`), whose I/Os cost less processor time than libaio's.
     #[serde(default)]
     pub io_uring: bool,

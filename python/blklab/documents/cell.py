@@ -31,10 +31,11 @@ Host = TypedDict("Host", {
     "xor_rate": NotRequired[int],
 })
 Job = TypedDict("Job", {
-    "align": int, "batch_complete_min": int, "batch_submit": int, "distribution": "NotRequired[Distribution]",
-    "fsync": NotRequired[int], "fsync_share": NotRequired[float], "fua": NotRequired[bool], "io_bytes": int,
-    "io_uring": NotRequired[bool], "iodepth": int, "iodepth_low": NotRequired[int], "name": str, "numjobs": int,
-    "offset": int, "offset_increment": NotRequired[int], "random": bool, "random_map": "NotRequired[RandomMap]",
+    "align": int, "batch_complete_min": int, "batch_submit": int, "buffered": NotRequired[bool],
+    "distribution": "NotRequired[Distribution]", "fadvise_sequential": NotRequired[bool], "fsync": NotRequired[int],
+    "fsync_share": NotRequired[float], "fua": NotRequired[bool], "io_bytes": int, "io_uring": NotRequired[bool],
+    "iodepth": int, "iodepth_low": NotRequired[int], "name": str, "numjobs": int, "offset": int,
+    "offset_increment": NotRequired[int], "random": bool, "random_map": "NotRequired[RandomMap]",
     "rate_iops": NotRequired[float], "read_share": float, "read_sizes": list[tuple[int, float]], "size": int,
     "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int], "write_sizes": list[tuple[int, float]],
 })
@@ -70,10 +71,12 @@ Writecache = TypedDict("Writecache", {
 })
 Cell = TypedDict("Cell", {
     "controllers": "NotRequired[dict[str, ControllerSpec]]", "devices": "list[Device]",
+    "dirty_background_bytes": NotRequired[int | None], "dirty_bytes": NotRequired[int | None],
     "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]", "jobs": "NotRequired[list[Job]]",
     "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int], "ran_before": NotRequired[bool],
-    "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
-    "series_ns": NotRequired[int], "spread": NotRequired[bool], "stack": "Node",
+    "read_ahead_bytes": NotRequired[int | None], "replay": "NotRequired[Replay | None]",
+    "runtime_ns": NotRequired[int | None], "seed": int, "series_ns": NotRequired[int], "spread": NotRequired[bool],
+    "stack": "Node",
 })
 BcacheMode = Literal["writethrough", "writeback", "writearound", "none"]
 CacheMode = Literal["writethrough", "writeback", "passthrough"]

@@ -2,7 +2,7 @@
 
 from blklab import units
 from blklab.documents import cell
-from blklab.experiment import sweep
+from blklab.experiment import buffered_jobs, sweep
 from blklab.experiment.workload import RAMP, SYNCHRONOUS, Job
 from blklab.fio import option_values
 from blklab.fio.known_options import HARMLESS, IGNORED, OFF
@@ -15,7 +15,8 @@ ENDLESS = 1 << 62  # Bytes of a `time_based` job: more than any runtime allows
 def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> cell.Job:
     """Returns a job as the simulator takes it. Raises SpecProblems if it does not fit the stack."""
     _check(job, path)
-    iodepth = 1 if job.ioengine in SYNCHRONOUS else job.iodepth
+    # Without direct I/O, io_submit(2) returns when the data are there.
+    iodepth = 1 if job.ioengine in SYNCHRONOUS or not job.direct else job.iodepth
     reads, writes, random = option_values.RW[job.rw]
     read_sizes, write_sizes = option_values.block_sizes(job.bs, job.bssplit)
     sizes = [*(size for size, _ in read_sizes if reads), *(size for size, _ in write_sizes if writes)]
@@ -71,21 +72,26 @@ def job_document(name: str, job: Job, path: str, stack: str, capacity: int) -> c
         document["fua"] = True
     if job.ioengine == "io_uring":
         document["io_uring"] = True
+    if not job.direct:
+        buffered_jobs.check_regions(job, size, path)
+        document["buffered"] = True
+        if reads and buffered_jobs.advises_kernel(job):
+            document["fadvise_sequential"] = True
     return document
 
 
 def ignored_options(job: Job) -> list[str]:
     """Returns the options of fio that change figures, and that the simulator ignores: `prio=2`."""
     values = {option: sweep.format_value(value) for option, value in job.options.items() if option in IGNORED}
+    if not job.direct:
+        values.pop("fadvise_hint", None)
     return [f"{option}={value}" for option, value in values.items() if value.lower() not in OFF]
 
 
 def _check(job: Job, path: str) -> None:
     """Raises SpecProblems for what only real fio can do."""
     if not job.direct:
-        how = "set direct to 1, or use --on host or --on lab"
-        message = f"found false, which is fio's default: the page cache is not simulated: {how}"
-        raise problems.fail(f"{path}.direct", message)
+        buffered_jobs.check_buffered_job(job, path)
     for option, value in job.options.items():
         if option not in HARMLESS | IGNORED and option != "sync" and value not in UNSYNCED:
             raise problems.fail(f"{path}.options.{option}", "is not simulated: use --on host")

@@ -55,7 +55,11 @@ def document(
     fio_fields, notes = host_cell.fio_load(source, settings, workload, path, workload_table, tables, stack, place)
     _check_failures(resolved_stack.failures, fio_fields["runtime_ns"], fio_fields["ramp_ns"])
     swept_texts = {key: sweep.format_value(value) for key, value in swept.items()}
-    other_settings = {} if settings.read_ahead is None else {"read_ahead_kb": str(settings.read_ahead)}
+    other_settings = {}
+    for kernel_key, key in sweep.SIMULATED.items():
+        value = getattr(settings, key)
+        if value is not None and (kernel_key == "read_ahead_kb" or kernel_key.startswith(sweep.VM)):
+            other_settings[kernel_key] = str(value)
     other_settings |= {key: value for key, value in swept_texts.items() if key not in (*QUEUE, "rotational")}
     lab_document = {
         "kernel": settings.kernel,

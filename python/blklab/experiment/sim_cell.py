@@ -11,7 +11,7 @@ from blklab.experiment.documents import LoadRampDocument
 from blklab.experiment.host_prices import complete_prices
 from blklab.experiment.placement import SPREAD, find_placement
 from blklab.experiment.simulated_volumes import replace_volumes
-from blklab.experiment.tables import Experiment
+from blklab.experiment.tables import Experiment, Settings
 from blklab.experiment.workload import RAMP, Command, Job, Jobs, Replay, Workload
 from blklab.toml_files import problems
 from blklab.units import format_size
@@ -64,6 +64,7 @@ def document(
         document["controllers"] = controllers
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = complete_prices(host)
+    document |= _page_cache(settings, documents)
     document |= load_ramp(tables)
     if find_placement(document, settings.placement) == SPREAD:
         document["spread"] = True
@@ -80,6 +81,20 @@ def document(
 
 
 FORM = CellForm("sim", document, settings_are_keys=True)
+
+
+def _page_cache(settings: Settings, jobs: Sequence[cell.Job]) -> dict[str, int]:
+    """Returns the keys of a cell that act on buffered jobs only; none without such jobs."""
+    keys: dict[str, int] = {}
+    buffered_jobs = [job for job in jobs if job.get("buffered")]
+    if settings.read_ahead is not None and any(job["read_share"] > 0 for job in buffered_jobs):
+        keys["read_ahead_bytes"] = settings.read_ahead << 10
+    if any(job["read_share"] < 1 for job in buffered_jobs):
+        if settings.dirty_bytes is not None:
+            keys["dirty_bytes"] = settings.dirty_bytes
+        if settings.dirty_background_bytes is not None:
+            keys["dirty_background_bytes"] = settings.dirty_background_bytes
+    return keys
 
 
 def job_tables(experiment: Experiment, workload: str) -> tuple[str, Workload, dict[str, tuple[str, Job]]]:

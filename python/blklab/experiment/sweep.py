@@ -27,6 +27,7 @@ VM = "vm."  # Prefix of sysctls: /proc/sys/vm (Documentation/admin-guide/sysctl/
 SIMULATED = {  # Settings that the simulator has too, by their names in [settings]
     **{key: key for key in ("scheduler", "nr_requests", "queue_depth", "max_sectors_kb", "rotational")},
     "read_ahead_kb": "read_ahead",
+    **{f"vm.{key}": key for key in ("dirty_bytes", "dirty_background_bytes")},
 }
 
 
@@ -45,10 +46,18 @@ def no_effect(setting: str, cells: Iterable[FioCellDocument]) -> str:
     io_direction = next((direction for start, direction in ACT_ON.items() if setting.startswith(start)), None)
     command: FioJobDocument = {"name": "", "options": {}}  # It may do any I/O
     jobs = [job for cell in cells for job in cell.get("jobs") or [command]]
-    reasons = dict.fromkeys(
-        _no_effect(io_direction, job.get("options", {"direct": "1"})) for job in jobs if io_direction
-    )
-    return "" if "" in reasons else " and ".join(reasons)  # the simulator's jobs have no options, and are direct
+    reasons = dict.fromkeys(_no_effect(io_direction, _io_options(job)) for job in jobs if io_direction)
+    return "" if "" in reasons else " and ".join(reasons)
+
+
+def _io_options(job: Mapping[str, Any]) -> Mapping[str, str]:
+    """Returns fio's options of a job; one of the simulator has none."""
+    if "options" in job:
+        options: Mapping[str, str] = job["options"]
+        return options
+    if not job.get("buffered"):
+        return {"direct": "1"}
+    return {"direct": "0", "rw": "read" if job.get("read_share") else "write"}
 
 
 def _no_effect(direction: str, options: Mapping[str, str]) -> str:

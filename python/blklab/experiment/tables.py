@@ -206,7 +206,12 @@ class Settings(QueueKeys):
     series: Seconds = 0
     latency_ns: Nanoseconds | None = None  # Of throttled devices
     read_ahead: Annotated[int, Field(ge=0, le=4_194_303), NUMBER] | None = None
-    """KiB. Has no effect in simulations, where every I/O is direct."""
+    """KiB. Acts on buffered reads (`direct = false`)."""
+
+    dirty_bytes: Annotated[Size, Field(ge=1 << 20)] | None = None
+    """Acts on buffered writes (`direct = false`), like the next key."""
+
+    dirty_background_bytes: Annotated[Size, Field(ge=1)] | None = None
 
     host: Host = Host()
 

@@ -9,7 +9,7 @@ use crate::task::CommitStep;
 use crate::task::job::NextAction;
 
 /// Requests that a plug holds at most (block/blk-mq.c, `BLK_MAX_REQUEST_COUNT` of several queues).
-const PLUG: usize = 32;
+pub(super) const PLUG: usize = 32;
 
 /// The state at the end of a run.
 pub struct FinishedRun {
@@ -98,6 +98,7 @@ impl Simulation {
             match self.tasks[number as usize].role {
                 Role::Job(_) => self.end_submission(number),
                 Role::Journal(_) | Role::Replay(_) => self.unplug(number),
+                Role::Flusher => self.end_flusher_step(number),
                 Role::Worker { .. } => self.events.schedule(self.now, Event::task(number)),
             }
             return;
@@ -106,6 +107,7 @@ impl Simulation {
             Role::Job(_) => self.run_job(number),
             Role::Journal(_) => self.run_journal(number),
             Role::Replay(_) => self.run_replay(number),
+            Role::Flusher => self.run_flusher(number),
             Role::Worker { target, worker } => self.run_worker(number, target, worker),
         }
     }
@@ -165,6 +167,11 @@ impl Simulation {
         }
         task.sleeping = false;
         let Role::Job(job) = &mut task.role else { return };
+        if job.spec.buffered && !self.continue_call(number) {
+            return;
+        }
+        let task = &mut self.tasks[number as usize];
+        let Role::Job(job) = &mut task.role else { return };
         let reaped = job.reap();
         for _ in 0..reaped {
             let Some(io) = job.completed.pop_front() else { break };
@@ -182,19 +189,14 @@ impl Simulation {
         }
         let action = job.next_action(now);
         match action {
+            NextAction::Submit(_, byte, bytes) if job.spec.buffered => {
+                job.begin_call(byte, bytes, now);
+                self.continue_call(number);
+            }
             NextAction::Submit(op, byte, bytes) => {
                 task.batched += 1;
                 let flags = job.flags();
-                self.make_io(number, op, byte / 512, bytes, flags);
-                if op == Op::Write {
-                    self.mark_file_changed();
-                    if self.journal.is_some() {
-                        self.spend(number, self.host.file_write_ns);
-                    }
-                }
-                if self.send_queued_bios(number) {
-                    self.end_submission(number);
-                }
+                self.submit_direct(number, (op, byte, bytes), flags);
             }
             NextAction::Flush => {
                 task.flushing = true;
@@ -226,11 +228,27 @@ impl Simulation {
         }
     }
 
+    /// A job submits a direct I/O: operation, byte, bytes.
+    #[inline(always)]
+    fn submit_direct(&mut self, number: u32, (op, byte, bytes): (Op, u64, u32), flags: Flags) {
+        self.make_io(number, op, byte / 512, bytes, flags);
+        if op == Op::Write {
+            self.mark_file_changed();
+            if self.journal.is_some() {
+                self.spend(number, self.host.file_write_ns);
+            }
+        }
+        if self.send_queued_bios(number) {
+            self.end_submission(number);
+        }
+    }
+
     /// A job has submitted an I/O: ends the system call, or submits the next I/O of its batch.
-    fn end_submission(&mut self, number: u32) {
+    pub(super) fn end_submission(&mut self, number: u32) {
         let task = &mut self.tasks[number as usize];
         let Role::Job(job) = &task.role else { return };
-        if task.batched >= job.batch {
+        // Each window has its own plug (`read_pages`).
+        if task.batched >= job.batch || job.reader.is_some() {
             task.batched = 0;
             self.unplug(number);
         }
@@ -241,7 +259,11 @@ impl Simulation {
     /// Draws and counts the processor time of one I/O; returns when the task can run again.
     pub(super) fn charge_submission_cost(&mut self, task: u32) -> Time {
         let Task { io_ns, io_pages, .. } = self.tasks[task as usize];
-        let cost = io_ns + io_pages.saturating_sub(1) * self.host.page_ns;
+        self.charge(task, io_ns + io_pages.saturating_sub(1) * self.host.page_ns)
+    }
+
+    /// Counts processor time of about `cost`; returns when the task can run again.
+    pub(super) fn charge(&mut self, task: u32, cost: Time) -> Time {
         // Caches, interrupts and other processes make it vary; without that, jobs would stay in lockstep for ever.
         let cost = cost / 2 + self.rng.below(cost);
         self.cpu_time += cost;
@@ -267,6 +289,14 @@ impl Simulation {
                     self.ios.remove(io);
                     return self.wake_job(number);
                 }
+                if let Some(reader) = &mut job.reader {
+                    let is_awaited = reader.end_bio(io);
+                    self.ios.remove(io);
+                    if is_awaited && std::mem::take(&mut task.sleeping) {
+                        self.wake_job(number);
+                    }
+                    return;
+                }
                 job.completed.push_back(io);
                 if task.sleeping && job.completed.len() as u32 >= job.wake_threshold() {
                     task.sleeping = false;
@@ -278,13 +308,14 @@ impl Simulation {
                 self.events.schedule(self.now, Event::task(number));
             }
             Role::Replay(_) => self.end_replay_io(number, io),
+            Role::Flusher => self.end_flusher_io(io),
             // Bios of workers are owned by their targets.
             Role::Worker { .. } => unreachable!("workers own no I/O"),
         }
     }
 
     /// A job has changed the file, so the journal has something to commit.
-    fn mark_file_changed(&mut self) {
+    pub(super) fn mark_file_changed(&mut self) {
         let Some(number) = self.journal else { return };
         let Role::Journal(journal) = &mut self.tasks[number as usize].role else { return };
         match journal.step {

@@ -4,6 +4,7 @@
 //! when the disk is done (`complete`). Tasks submit bios one by one at their own pace, and sleep where the kernel
 //! would let them sleep: for a tag, in the writeback throttle, for a completion.
 
+mod buffered;
 mod event_loop;
 mod replay;
 mod task;
@@ -18,6 +19,7 @@ use crate::load::Host;
 use crate::metrics::MetricsRecorder;
 use crate::rng::Rng;
 use crate::task::placement::Placement;
+use crate::task::writeback::Writeback;
 pub use event_loop::FinishedRun;
 use std::any::Any;
 use task::Cores;
@@ -64,6 +66,9 @@ pub struct Simulation {
     cores: Option<Cores>,      // The cores, if there are fewer than tasks
     /// Where the files of the jobs lie, if they are spread.
     pub placement: Option<Placement>,
+    /// Dirty pages, if jobs write through the page cache.
+    pub writeback: Option<Box<Writeback>>,
+    writers: WaitList,         // Jobs that wait until fewer pages are dirty
     failure: Option<SimError>, // The error that ends the run early
 }
 
@@ -73,7 +78,7 @@ impl Simulation {
         mut targets: Vec<Box<dyn Target>>, top: Child, mut tasks: Vec<Task>, host: Host, seed: u64,
         stop_condition: StopCondition, metrics: MetricsRecorder,
     ) -> Self {
-        let running = tasks.iter().filter(|task| !matches!(task.role, Role::Journal(_))).count();
+        let running = tasks.iter().filter(|task| !matches!(task.role, Role::Journal(_) | Role::Flusher)).count();
         let journal = tasks.iter().position(|task| matches!(task.role, Role::Journal(_)));
         for (number, target) in (0..).zip(&mut targets) {
             target.start(&mut |worker| {
@@ -101,6 +106,8 @@ impl Simulation {
             cpu_time: 0,
             cores,
             placement: None,
+            writeback: None,
+            writers: WaitList::default(),
             failure: None,
         }
     }
@@ -267,21 +274,22 @@ impl Simulation {
         callbacks.clear();
     }
 
-    /// Makes an I/O of a task and queues its bio at the top of the stack.
-    fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) {
-        let is_of_file = bytes > 0 && matches!(self.tasks[task as usize].role, Role::Job(_));
+    /// Makes an I/O of a task and queues its bio at the top of the stack. Returns the number of the I/O.
+    fn make_io(&mut self, task: u32, op: Op, sector: u64, bytes: u32, flags: Flags) -> u32 {
+        let is_of_file = bytes > 0 && matches!(self.tasks[task as usize].role, Role::Job(_) | Role::Flusher);
         let sector = match &self.placement {
             Some(placement) if is_of_file => placement.locate(sector, u64::from(bytes / 512)),
             _ => sector,
         };
-        self.submit_task_io(TaskIo { task, op, bytes, start: self.now, timed: true }, sector, flags);
+        self.submit_task_io(TaskIo { task, op, bytes, start: self.now, timed: true }, sector, flags)
     }
 
-    fn submit_task_io(&mut self, io: TaskIo, sector: u64, flags: Flags) {
+    fn submit_task_io(&mut self, io: TaskIo, sector: u64, flags: Flags) -> u32 {
         let TaskIo { task, op, bytes, .. } = io;
         self.tasks[task as usize].io_pages = Time::from(bytes.div_ceil(PAGE_BYTES));
         let number = self.ios.add(io);
         self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
+        number
     }
 }
 
@@ -356,6 +364,7 @@ pub struct Limits {
     pub rotational: bool,     // `queue/rotational`
     pub fast: bool,           // Whether processors can be its limit
     pub io_opt: u64,          // `queue/optimal_io_size` in sectors; 0 is none
+    pub chunk: u64,           // Sectors of a chunk, whose limits split bios; 0 is none
     pub cpu_ns: Time,         // Processor time for an I/O on its way through this target and those below
     pub punt_ns: Time,        // The same for one of io_uring that a worker must submit
     pub short_write_ns: Time, // How much longer a write takes that is shorter than a block of 4 KiB

@@ -14,6 +14,7 @@ pub enum Role {
     Job(Box<JobState>),                  // A fio job
     Journal(Box<Journal>),               // A journalling filesystem's commits
     Replay(Box<ReplayState>),            // A recorded load
+    Flusher,                             // The kernel's thread that writes dirty pages
     Worker { target: u16, worker: u32 }, // A background worker of a target, by the target's own number
 }
 

@@ -6,6 +6,7 @@ use crate::bio::{Flags, Op};
 use crate::events::Time;
 use crate::load;
 use crate::rng::{Rng, mix};
+use crate::task::file_reader::FileReader;
 use crate::task::offsets::{Offsets, Passes, Sizes};
 
 /// What a job does next.
@@ -18,10 +19,29 @@ pub enum NextAction {
     Finish,               // The job has ended
 }
 
+/// A running write(2) into the page cache.
+#[derive(Clone, Copy, Debug)]
+pub struct WriteCall {
+    pub byte: u64, // Of the stack
+    pub bytes: u32,
+    pub start: Time,
+    pub step: WriteStep,
+}
+
+/// What a write into the page cache does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteStep {
+    Copy,   // Copy the data into the cache
+    Dirty,  // Make the pages dirty
+    Return, // Return as soon as few pages are dirty
+}
+
 #[derive(Debug, Default)]
 pub struct JobState {
     pub spec: load::Job,
-    offset: u64,
+    pub reader: Option<FileReader>,    // The file that it reads through the page cache
+    pub write_call: Option<WriteCall>, // Its running write into the page cache
+    pub offset: u64,                   // Where its region begins, in bytes of the stack
     blocks: u64,
     cursor: [u64; 2], // The next sequential read and write: each direction has its own position, as in fio
     bytes_left: u64,
@@ -60,6 +80,15 @@ impl JobState {
             batch: spec.batch_submit.clamp(1, spec.iodepth.max(1)),
             spec: spec.clone(),
             ..Self::default()
+        }
+    }
+
+    /// Begins a read or write through the page cache at a byte of the stack.
+    pub fn begin_call(&mut self, byte: u64, bytes: u32, now: Time) {
+        if let Some(reader) = &mut self.reader {
+            reader.begin_call(byte - self.offset, bytes, now);
+        } else {
+            self.write_call = Some(WriteCall { byte, bytes, start: now, step: WriteStep::Copy });
         }
     }
 

@@ -1,9 +1,12 @@
 //! What tasks do: a fio job, a filesystem's journal, a replayed trace.
 
+pub mod file_reader;
 pub mod job;
 pub mod offsets;
 pub mod placement;
+pub mod read_ahead;
 pub mod replay;
+pub mod writeback;
 
 use crate::events::Time;
 

@@ -548,6 +548,7 @@ impl Array {
             rotational: limits().any(|limits| limits.rotational),
             fast: limits().any(|limits| limits.fast),
             io_opt: config.io_opt(map),
+            chunk: config.split_chunk(),
             punt_ns: if punts { 2 * context.host.switch_ns } else { 0 },
             short_write_ns: limits().map(|limits| limits.short_write_ns).max().unwrap_or(0),
             cpu_ns: context.host.md_ns + limits().map(|limits| limits.cpu_ns).max().unwrap_or(0),

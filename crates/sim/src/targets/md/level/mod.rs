@@ -71,6 +71,16 @@ impl LevelConfig<'_> {
         ArrayMap::new(self.level, self.md.layout(), self.chunk(), &sizes).map_err(|error| error.to_string())
     }
 
+    /// Sectors of the chunks at whose limits bios are split; 0 if there are none.
+    pub fn split_chunk(&self) -> u64 {
+        match self.level {
+            Level::Linear | Level::Raid1 => {
+                self.children.iter().flatten().map(|child| child.limits.chunk).max().unwrap_or(0)
+            }
+            _ => self.chunk(),
+        }
+    }
+
     /// `queue/optimal_io_size` in sectors: a whole stripe of data (raid0.c, `blk_queue_io_opt`; raid10.c,
     /// `raid10_set_io_opt`; raid5.c, `raid5_set_io_opt`), otherwise the greatest of a member.
     pub fn io_opt(&self, map: &ArrayMap) -> u64 {
