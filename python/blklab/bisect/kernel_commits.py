@@ -48,13 +48,13 @@ def _look_for(repository: Repository, commit: Commit, version: str) -> KernelHas
     series = f"v{found[1]}.{found[2]}"
     tag = f"{series}.{found[3]}" if found[3] not in {None, "0"} else series
     try:
-        repository.run("rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^{{commit}}")
+        repository.run("rev-parse", "--verify", "--quiet", f"refs/tags/{tag}^0")
     except GitFailed:
         return KernelHasCommit(tag, None)
     if repository.is_ancestor(commit.name, tag):
         return KernelHasCommit(tag, answer=True)
     try:
-        repository.run("rev-parse", "--verify", "--quiet", f"refs/tags/{series}^{{commit}}")
+        repository.run("rev-parse", "--verify", "--quiet", f"refs/tags/{series}^0")
         revisions = f"{series}..{tag}"
     except GitFailed:
         revisions = tag  # Of a stable kernel alone
