@@ -71,6 +71,22 @@ def test_the_cause_of_a_recording_is_named_and_healthy_ones_have_none(recording:
         assert SAID.get(recording.name, "") in found[0].message
 
 
+@pytest.mark.parametrize(
+    ("recording", "device"),
+    [
+        ("first/cached-hot", "bcache0"),
+        ("first/flushed-commits", "dm-0"),
+        ("second/six-table", "md0"),
+        ("third/large-scattered", "bcache0"),
+        ("third/missed-everywhere", "dm-0"),
+        ("third-programs/parts-guests", "vdd"),
+    ],
+)
+def test_the_device_that_all_io_passes_through_is_looked_at_first(recording: str, device: str) -> None:
+    """Neither bcache nor the hidden volumes of dm-cache trace remaps: the recording says what is above what."""
+    assert ProfileView(characterise([str(RECORDINGS / recording)], _core.Filter())).focus.label == device
+
+
 def test_the_first_screen_has_30_lines_of_80_columns(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     bundled_trace = Path("tests/data/traces/pgbench-raid1")

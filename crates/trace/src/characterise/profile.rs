@@ -167,18 +167,18 @@ pub fn focus(devices: &[DeviceProfile], stack: &[RecordedLayer]) -> Option<Strin
     devices.iter().max_by_key(|d| (feeds(d), ios(d))).map(|d| d.flow.device.clone())
 }
 
-/// The nearest devices of the trace above a device, by the record of the stack.
+/// The nearest devices of the trace above a device, by the record of the stack, which has `major:minor`.
 fn find_above<'a>(number: &str, devices: &'a [DeviceProfile], stack: &'a [RecordedLayer]) -> BTreeSet<&'a str> {
-    let layer_of = |number: &str| stack.iter().find(|layer| layer.number == number);
-    let mut waiting: Vec<&RecordedLayer> = layer_of(number).into_iter().collect();
-    let mut visited = BTreeSet::new();
+    let number_of = |layer: &RecordedLayer| layer.number.replace(':', ",");
+    let mut waiting: Vec<&RecordedLayer> = stack.iter().filter(|layer| number_of(layer) == number).collect();
+    let mut visited = BTreeSet::from([number.to_owned()]);
     let mut found = BTreeSet::new();
     while let Some(layer) = waiting.pop() {
         for upper in stack.iter().filter(|upper| layer.above.contains(&upper.name)) {
-            if upper.number == number || !visited.insert(upper.number.as_str()) {
+            if !visited.insert(number_of(upper)) {
                 continue;
             }
-            match devices.iter().find(|d| d.flow.device == upper.number) {
+            match devices.iter().find(|d| d.flow.device == number_of(upper)) {
                 Some(device) => drop(found.insert(device.flow.device.as_str())),
                 None => waiting.push(upper),
             }
