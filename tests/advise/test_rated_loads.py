@@ -54,6 +54,30 @@ def test_virtual_machines_agree_with_a_hosting_provider() -> None:
     assert rated_loads.read_share(read_model("vm").workload) == pytest.approx(0.49, abs=0.15)
 
 
+def test_films_agree_with_the_sizes_of_320_discs() -> None:
+    """Their mean, 27 GB without extras, set nothing: https://mikepellegrini.com/weblog/index.php/2008/06."""
+    model = read_model("media")
+    assert model.working_set is not None and model.bit_rate is not None
+    assert model.working_set.typical == pytest.approx(27e9, rel=0.2)
+    two_hours = 27e9 * 8 / 7200
+    assert model.bit_rate.typical == pytest.approx(two_hours, rel=0.2)
+    assert model.bit_rate.low and model.bit_rate.high
+    assert model.bit_rate.low < two_hours < model.bit_rate.high
+
+
+def test_cameras_agree_with_calculators_of_others() -> None:
+    """They set nothing: https://www.keydigital.org/tools/nvr-storage-calculator (H.264),
+    https://genba-dentaku.com/us/tools/network/cctv-storage (H.265)."""
+    model = read_model("surveillance")
+    assert model.working_set is not None and model.bit_rate is not None
+    assert model.bit_rate.typical == pytest.approx(4e6, rel=0.1)  # 1080p in H.264, 30 days: 1.3 TB
+    assert model.working_set.typical == pytest.approx(1.3e12, rel=0.1)
+    assert model.bit_rate.low and model.bit_rate.high
+    for megabits in (1, 2, 3, 4, 5, 7, 8):  # 720p to 8 megapixels in H.265, 4 megapixels in H.264
+        assert model.bit_rate.low < megabits * 1e6 < model.bit_rate.high
+    assert model.bit_rate.high < 16e6, "8 megapixels in H.264 with 30 frames a second have more: the model says so"
+
+
 def test_streams_have_the_bit_rate_of_their_source() -> None:
     films = load_of_name("media:3streams", None)
     assert films.rate == pytest.approx(3 * 32.8e6 / 8 / (128 * 1024))
