@@ -76,6 +76,8 @@ class GroupResult:
     read: DirectionResult = field(default_factory=DirectionResult)
     write: DirectionResult = field(default_factory=DirectionResult)
     clones: Sequence[float] = ()  # The IOPS of each clone; empty for one job, and if they are unknown
+    clone_p99_ns: Sequence[float] = ()
+    """The 99th percentile of each clone's latencies, of the slower direction; empty if one is unknown."""
 
     @property
     def iops(self) -> float:

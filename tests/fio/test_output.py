@@ -53,6 +53,17 @@ def test_jobs_that_ran_at_the_same_time_add() -> None:
     assert outcome.groups[0].read.total_ios == sum(job["read"]["total_ios"] for job in document["jobs"][:2])
 
 
+def test_each_clone_has_its_percentile() -> None:
+    document = recorded("four.json")
+    mix, scan, _ = output.outcome(document).groups
+    expected = []
+    for job in document["jobs"][:2]:
+        expected.append(max(job[way]["clat_ns"]["percentile"]["99.000000"] for way in ("read", "write")))
+    assert mix.clone_p99_ns == pytest.approx(expected, rel=0.02)  # fio's are the upper ends of its bins
+    assert len(mix.clone_p99_ns) == len(mix.clones) == 2
+    assert (scan.clones, scan.clone_p99_ns) == ([], [])
+
+
 def test_a_stonewall_parts_groups() -> None:
     document = recorded("stonewall.json")
     first, second = output.outcomes(document)

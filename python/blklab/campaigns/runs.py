@@ -145,7 +145,8 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
         Outcome(read=group.read, write=group.write) for _, outcome in rows for group in outcome.groups
     )
     headings = figure_headings(latency_directions)
-    columns = [TableColumn(heading), text_column("job"), *number_columns(*headings, "share", "each clone")]
+    names = (*headings, "share", "each clone", "p99 of each clone")
+    columns = [TableColumn(heading), text_column("job"), *number_columns(*names)]
     jobs = []
     for number, outcome in rows:
         total = sum(group.iops for group in outcome.groups) or 1
@@ -161,6 +162,7 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
                 ),
                 formatting.share(group.iops / total),
                 clones,
+                " ".join(map(formatting.duration, group.clone_p99_ns)),
             ]
             jobs.append(cells)
     return drop_empty_columns(
@@ -169,7 +171,7 @@ def jobs_table(heading: str, rows: Sequence[tuple[int, Outcome]]) -> TextTable:
             columns,
             jobs,
             "share: of the IOPS of all jobs of the run. each clone: IOPS of the processes of a job.",
-            spare=(*MEANS, "each clone"),
+            spare=(*MEANS, "p99 of each clone", "each clone"),
         )
     )
 

@@ -433,7 +433,8 @@ def _outcome(document: FioDocument, members: Sequence[FioJobResult]) -> Outcome:
     for name, same_name in by_key((job.name, job) for job in members).items():
         read, write = _merge_directions(same_name)
         clones = [] if root.has("client_stats") else _clones(same_name)
-        groups.append(GroupResult(name, read.as_result(), write.as_result(), clones))
+        percentiles = _clone_percentiles(same_name) if clones else []
+        groups.append(GroupResult(name, read.as_result(), write.as_result(), clones, percentiles))
     return Outcome(
         runtime_ns,
         directions[0].as_result(),
@@ -468,6 +469,17 @@ def _clones(jobs: Sequence[FioJobResult]) -> list[float]:
     for job in jobs:
         iops.append(sum(direction.iops for direction in job.directions))
     return iops
+
+
+def _clone_percentiles(jobs: Sequence[FioJobResult]) -> list[float]:
+    """Returns the 99th percentile of each clone, ns: that of its slower direction; none if one is unknown."""
+    percentiles: list[float] = []
+    for job in jobs:
+        known = [direction.clat.as_result().p99 for direction in job.directions if direction.total_ios]
+        if not known or None in known:
+            return []
+        percentiles.append(max(float(value or 0) for value in known))
+    return percentiles
 
 
 def _merge_directions(members: Sequence[FioJobResult]) -> tuple[FioDirection, FioDirection]:
