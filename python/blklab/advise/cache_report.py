@@ -68,9 +68,13 @@ def verdict(answer: CacheAnswer) -> str:
 
 
 def _fits_on_fast_disks(answer: CacheAnswer) -> bool:
-    """Returns whether all data fit on the fast disks; not known of a trace, which may have a part of the I/Os."""
+    """Returns whether all data fit on a mirror of the fast disks: a single one would lose all data when it dies.
+
+    It is not known of a trace, which may have a part of the I/Os.
+    """
     load = answer.question.loads[0]
-    return not load.timed and 0 < load.span <= answer.question.pools[-1].bytes
+    pool = answer.question.pools[-1]
+    return not load.timed and pool.count > 1 and 0 < load.span <= pool.bytes
 
 
 def _describe_no_gain(answer: CacheAnswer) -> str:

@@ -147,7 +147,7 @@ json_option = click.option("--json", "as_json", is_flag=True, callback=_choose_j
 csv_option = click.option(
     "--csv", is_flag=True, expose_value=False, callback=_choose_csv, help="Print the tables as CSV."
 )
-"""Decorator: add `--csv`, which `emit` obeys. Every command whose result is a table has it."""
+"""Decorator: add `--csv`, which `emit` obeys. Not for commands whose sentences warn, such as audits: CSV has none."""
 
 store_option = click.option(
     "--store",

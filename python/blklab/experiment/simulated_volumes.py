@@ -6,10 +6,14 @@ other. The header and the rounding to extents of 4 MiB are not simulated. A volu
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from blklab import _core
 from blklab.documents import cell
+from blklab.experiment.stack import KINDS
+
+PARTS = {str(get_args(kind.model_fields["kind"].annotation)[0]): kind.PARTS for kind in KINDS}
+"""The keys of a volume that name its parts, by its kind."""
 
 
 def replace_volumes(node: Any) -> cell.Node:
@@ -17,14 +21,12 @@ def replace_volumes(node: Any) -> cell.Node:
     if "device" in node:
         return {"device": node["device"]}
     ((kind, table),) = node.items()
-    parts: dict[str, Any] = {}
-    for key, value in table.items():
-        if key == "members" and kind == "md":
-            parts[key] = [_replace_in_member(member) for member in value]
-        elif key == "members":
-            parts[key] = [replace_volumes(member) for member in value]
-        else:
-            parts[key] = replace_volumes(value) if _is_node(value) else value
+    parts: dict[str, Any] = dict(table)
+    if kind == "md":
+        parts["members"] = [_replace_in_member(member) for member in table["members"]]
+    for key in PARTS.get(kind, ()):
+        value = table[key]
+        parts[key] = [replace_volumes(part) for part in value] if key == "members" else replace_volumes(value)
     if kind != "lvm":
         return cast(cell.Node, {kind: parts})
     members: list[cell.Node] = parts["members"]
@@ -34,13 +36,6 @@ def replace_volumes(node: Any) -> cell.Node:
     if len(members) == 1:
         return members[0]
     return _array(parts["name"], "linear", 0, members)
-
-
-def _is_node(value: object) -> bool:
-    """Whether a value is a node: the parts of caches and delays are single ones."""
-    return (
-        isinstance(value, Mapping) and len(value) == 1 and all(isinstance(one, Mapping | int) for one in value.values())
-    )
 
 
 def _replace_in_member(member: Mapping[str, Any]) -> dict[str, Any]:

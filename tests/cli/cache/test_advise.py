@@ -212,6 +212,9 @@ def test_a_load_with_a_rate_needs_no_trace(run: Run) -> None:
     assert best["failures"] == 1
     assert "2 virtual machines" in document["load"][0]
     assert document["answer"].startswith("No cache is needed: all 36.1 GiB fit on the fast disks. ")
+    single = [*words[:-3], "pm983:64GiB", *words[-2:]]
+    alone = json.loads(run("cache", "advise", *single, "--json").out)
+    assert "No cache is needed" not in alone["answer"], "a single fast disk is no place for data without a copy"
     terminal = " ".join(run("cache", "advise", *words).out.split())
     assert "Assumed 2 virtual machines with 74.2 I/Os per second" in terminal
 

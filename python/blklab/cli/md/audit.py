@@ -10,7 +10,7 @@ import click
 from click.exceptions import Exit
 
 from blklab import output
-from blklab.cli.common import DURATION, csv_option, emit, first, json_option, progress, repeatable, store_option
+from blklab.cli.common import DURATION, emit, first, json_option, progress, repeatable, store_option
 from blklab.diagnostic import SEVERITIES
 from blklab.errors import EnvironmentLacks, UsageError
 from blklab.system.roots import Roots
@@ -79,7 +79,6 @@ if TYPE_CHECKING:
 @click.option("--keep", is_flag=True, help="Store the audit; `blklab serve` shows the last one of every host.")
 @store_option
 @json_option
-@csv_option
 def audit(
     *,
     images: tuple[str, ...],
