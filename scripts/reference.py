@@ -342,7 +342,8 @@ def comparison() -> str:
     """Return the page of the metrics that results are compared by."""
     from blklab.compare.metrics import METRICS
 
-    units = {"rate": "per second", "bandwidth": "bytes/s", "time": "ns", "share": "0 to 1", "number": "as printed"}
+    units = {"rate": "per second", "bandwidth": "bytes/s", "time": "ns", "share": "0 to 1", "cpus": "CPUs"}
+    units["number"] = "as printed"
     rows = (
         (f"`{metric.name}`", metric.description, units[metric.kind], "more" if metric.more_is_better else "less")
         for metric in METRICS.values()

@@ -156,7 +156,8 @@ def results_table(plan: ExperimentPlan, results: Sequence[RunResult], metrics: S
         note += f" {formatting.UNKNOWN}: its upper bound is more than {NOT_KNOWN:.0f} times the lower one;"
         note += " measure the disks with `blklab calibrate`."
     title = f"{printable(plan.title) or 'Experiment'}: {did(plan.runner)}"
-    return TextTable(title, columns, rows, note, spare=SPARE, explanations={"mean": "mean and "})
+    spare = (*SPARE, *(heading for heading in runs.P99S if heading not in metrics)) if metrics else SPARE
+    return TextTable(title, columns, rows, note, spare=spare, explanations={"mean": "mean and "})
 
 
 def _metric_text(name: str, outcome: Outcome) -> str:

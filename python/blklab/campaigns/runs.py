@@ -247,6 +247,7 @@ def figure_headings(latency_directions: Sequence[str]) -> list[str]:
 
 
 MEANS = ("mean", *(f"{word} mean" for word in DIRECTION_WORDS.values()))  # A narrow table hides them
+P99S = ("p99", *(f"{word} p99" for word in DIRECTION_WORDS.values()))  # It hides these if other metrics are asked for
 
 
 def outcome_figures(outcome: Outcome | None, latency_directions: Sequence[str]) -> list[str]:

@@ -16,6 +16,8 @@ def figure(metric: str, amount: float) -> str:
             return formatting.rate(amount)
         case "number":
             return f"{amount:,.6g}"
+        case "cpus":
+            return f"{amount:.2f}"
     return f"{amount:,.0f}"
 
 

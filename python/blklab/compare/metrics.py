@@ -22,7 +22,7 @@ WAYS = ("read", "write")  # The directions of I/O, in the order of pairs
 class Metric:
     name: str
     description: str
-    kind: str  # `rate`, `bandwidth`, `time`, `share` or `number`: how it is printed
+    kind: str  # `rate`, `bandwidth`, `time`, `share`, `cpus` or `number`: how it is printed
     more_is_better: bool
     compute: Callable[[Outcome], float | None]
     resolution: float = 0.002  # The relative step in which values are recorded
@@ -36,6 +36,8 @@ class Metric:
                 return format_rate(value)
             case "rate":
                 return f"{value:,.6g}/s"
+            case "cpus":
+                return f"{value:.2f}"
         return f"{value:,.6g}"
 
 
@@ -68,6 +70,12 @@ def _best_rate(outcome: Outcome) -> float | None:
 
 def _cores_busy(outcome: Outcome) -> float | None:
     return outcome.cores_busy
+
+
+def _used_cpus(outcome: Outcome) -> float | None:
+    if outcome.processor_ns is not None:
+        return outcome.processor_ns / outcome.observed_ns
+    return None if outcome.fio is None else (outcome.fio.usr_cpu + outcome.fio.sys_cpu) / 100
 
 
 def _command(key: str, outcome: Outcome) -> float | None:
@@ -117,6 +125,7 @@ _ALL = [
     *_latency_metrics("sync"),
     Metric("sync.iops", "fsyncs a second", "rate", True, _sync_rate),
     Metric("load.iops", "I/Os a second with the 99th percentile below p99_below", "rate", True, _best_rate),
+    Metric("cpus", "CPUs that the jobs use (fio's usr and sys): 1 is one CPU all the time", "cpus", False, _used_cpus),
     Metric("cores", "share of the time of all CPUs that tasks use; only in simulations", "share", False, _cores_busy),
     Metric("wall", "wall-clock time of the command", "time", False, partial(_command, "wall_ns")),
     Metric("figure", "figure that the command prints itself (larger is better)", "number", True, _figure),

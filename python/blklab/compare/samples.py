@@ -54,22 +54,23 @@ def run_samples(runs: Sequence[StoredRun], metric: Metric, points: Points) -> li
 def model_error(figures: Outcome, cell: Cell, metric: Metric) -> ModelError | None:
     """Returns how uncertain a prediction of a metric is; None for a measurement.
 
-    Latencies up to the 99th percentile have its interval, the widest, except means that follow from the IOPS. Other
-    metrics have none.
+    Latencies up to the 99th percentile have its interval, the widest, except means that follow from the IOPS. Of other
+    latencies and of processors, the interval is not known.
     """
     interval = figures.interval
     if interval is None:
         return None if figures.simulated_ios is None else ModelError(math.inf, math.inf)
-    if metric.kind == "time" and metric.name.rpartition(".")[2] not in LATENCIES_KNOWN:
+    is_latency = metric.kind == "time"
+    if metric.kind in {"cpus", "share"} or (is_latency and metric.name.rpartition(".")[2] not in LATENCIES_KNOWN):
         return ModelError(math.inf, math.inf)
-    low, high = interval.p99 if metric.kind == "time" else interval.iops
+    low, high = interval.p99 if is_latency else interval.iops
     if metric.name in {"read.mean", "write.mean"} and _is_inverse(cell):
         low = 1 / interval.iops[1]
         high = 1 / interval.iops[0]
     below, above = (abs(math.log(max(factor, 1e-9))) / NORMAL for factor in (low, high))
     setup = [cell.get(key) for key in ("devices", "stack", "jobs")]
     slow, fast = interval.processors
-    processors = (slow, fast) if metric.kind != "time" else (fast, slow)  # The slower a host, the longer an I/O takes
+    processors = (fast, slow) if is_latency else (slow, fast)  # The slower a host, the longer an I/O takes
     host = cell.get("host", {})
     return ModelError(
         below,
