@@ -149,8 +149,13 @@ def test_what_is_tried_replaces_what_is_given(tmp_path: Path) -> None:
 
 def test_a_volume(document: Document) -> None:
     result = document(ARRAY, VOLUME + '\nstripes = 2\nstripe_size = "128KiB"')["stack"]
-    assert result == {
-        "lvm": {"name": "top", "members": [{"device": 0}, {"device": 1}], "stripes": 2, "stripe_size": 128 << 10}
+    assert result["lvm"] == {
+        "name": "top",
+        "members": [{"device": 0}, {"device": 1}],
+        "level": None,
+        "stripes": 2,
+        "stripe_size": 128 << 10,
+        "region_size": 2 << 20,
     }
 
 

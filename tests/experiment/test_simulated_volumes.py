@@ -1,5 +1,6 @@
 """Logical volumes in the simulator."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,38 @@ def test_stripes_add_up() -> None:
 def test_more_stripes_than_devices_are_refused() -> None:
     with pytest.raises(UsageError, match=r"stacks\.volume\.stripes: found 3, expected at most the number of members"):
         document(volume={"kind": "lvm", "members": ["a", "b"], "stripes": 3})
+
+
+def test_a_volume_with_redundancy_is_an_array_with_a_bitmap() -> None:
+    mirror = document(volume={"kind": "lvm", "level": 1, "members": ["a", "b"]})["stack"]["md"]
+    assert (mirror["level"], mirror["chunk"], mirror["bitmap"], mirror["bitmap_chunk"]) == ("raid1", 0, True, 2 << 20)
+    table = {"kind": "lvm", "level": 5, "stripe_size": "32K", "region_size": "1MiB", "members": ["a", "b", "c"]}
+    parity = document(volume=table)["stack"]["md"]
+    assert (parity["level"], parity["chunk"], parity["bitmap_chunk"]) == ("raid5", 32 << 10, 1 << 20)
+
+
+def test_a_volume_of_four_devices_has_near_copies() -> None:
+    disk = {"a": {**DEVICES["a"], "count": 4}}
+    raw = {
+        "devices": disk,
+        "stacks": {"volume": {"kind": "lvm", "level": 10, "members": ["a"]}},
+        "workloads": WORKLOADS,
+    }
+    node = cells.plan(load.ExperimentSource(Path("volumes.toml"), raw)).cells[0].document["stack"]["md"]
+    assert (node["level"], node["near"], node["far"], node["offset"]) == ("raid10", 2, 1, False)
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ({"level": 0}, "level: found 0, expected one of 1, 10, 5, 6"),
+        ({"level": 1, "stripes": 2}, "stripes: level 1 uses all of its members: leave the key out"),
+        ({"level": 1, "stripe_size": "32K"}, "stripe_size: level 1 has no stripes"),
+        ({"region_size": "1MiB"}, "region_size: only a volume with a `level` has regions"),
+        ({"level": 10}, "members: found 2, level 10 needs at least 4"),
+        ({"level": 5, "region_size": "3MiB"}, "region_size: 3 MiB is not a power of two"),
+    ],
+)
+def test_a_volume_that_lvm_does_not_make_is_refused(table: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(f"stacks.volume.{message}")):
+        document(volume={"kind": "lvm", "members": ["a", "b"], **table})

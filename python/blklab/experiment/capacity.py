@@ -43,6 +43,27 @@ def volume(members: Sequence[int], stripes: int) -> int:
     return min(extents) * stripes * EXTENT if stripes > 1 else sum(extents) * EXTENT
 
 
+def redundant_volume(level: str, members: Sequence[int]) -> int:
+    """Returns the bytes of a logical volume of `level` over all of some physical volumes.
+
+    Each physical volume loses its header, and an extent for the superblock and the bitmap (lvmraid(7), "SubLVs").
+    """
+    extents = max(0, min(size // EXTENT - 2 for size in members))
+    return extents * data_members(level, len(members)) * EXTENT
+
+
+def data_members(level: str, members: int) -> int:
+    """Returns how many members of a logical volume with redundancy have different data."""
+    match level:
+        case "raid1":
+            return 1
+        case "raid10":
+            return members // 2
+        case "raid5":
+            return members - 1
+    return members - 2
+
+
 def backing(size: int) -> int:
     """Returns the bytes of a bcache over a backing device.
 

@@ -2,7 +2,9 @@
 
 dm-linear and dm-stripe map as md's linear and RAID-0 do (drivers/md/dm-linear.c, dm-stripe.c): a stripe of
 `stripe_size` on each physical volume in turn. LVM gives a volume without stripes the physical volumes one after the
-other. The header and the rounding to extents of 4 MiB are not simulated. A volume costs what such an array costs.
+other. A volume with redundancy is an md array below device-mapper (drivers/md/dm-raid.c), with a bitmap whose chunk is
+the region size; RAID-10 has near copies, RAID-5 and 6 are left-symmetric (lvmraid(7)). The header and the rounding to
+extents of 4 MiB are not simulated. A volume costs what such an array costs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +19,7 @@ PARTS = {str(get_args(kind.model_fields["kind"].annotation)[0]): kind.PARTS for 
 
 
 def replace_volumes(node: Any) -> cell.Node:
-    """Returns a stack's node in which each logical volume is an array without redundancy."""
+    """Returns a stack's node in which each logical volume is an array with the same map."""
     if "device" in node:
         return {"device": node["device"]}
     ((kind, table),) = node.items()
@@ -30,6 +32,14 @@ def replace_volumes(node: Any) -> cell.Node:
     if kind != "lvm":
         return cast(cell.Node, {kind: parts})
     members: list[cell.Node] = parts["members"]
+    if parts["level"] is not None:
+        chunk = 0 if parts["level"] == "raid1" else parts["stripe_size"]
+        array = _array(parts["name"], parts["level"], chunk, members)
+        copies = 2 if parts["level"] == "raid10" else 0
+        bitmap: dict[str, Any] = {"bitmap": True, "bitmap_chunk": parts["region_size"]}
+        return cast(
+            cell.Node, {"md": {**array["md"], **bitmap, "near": copies, "far": min(copies, 1), "offset": False}}
+        )
     stripes = parts["stripes"]
     if stripes > 1:  # As `capacity.volume` has it: one segment of this many physical volumes
         return _array(parts["name"], "raid0", parts["stripe_size"], members[:stripes])

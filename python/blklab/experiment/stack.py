@@ -185,25 +185,49 @@ class Volume(ExperimentTable):
 
 
 class Lvm(Volume):
-    """A logical volume over one or several physical volumes."""
+    """A logical volume over one or several physical volumes; with `level`, one with redundancy (lvmraid(7))."""
 
     PARTS = ("members",)
+    FEWEST: ClassVar[Mapping[str, int]] = {"raid1": 2, "raid10": 4, "raid5": 3, "raid6": 5}
+    """Levels that are possible, and how many physical volumes `lvcreate` wants for them."""
 
     kind: Literal["lvm"]
     members: Annotated[list[str], Field(min_length=1, max_length=64)]
+    level: Level | None = None
     stripes: Annotated[int, Field(ge=1, le=64), NUMBER] = 1
     stripe_size: Annotated[Size, Field(ge=PAGE)] = 64 << 10
+    region_size: Annotated[Size, Field(ge=PAGE)] = 2 << 20
+    """Bytes for each bit of the bitmap (lvm.conf(5), raid_region_size)."""
 
     @model_validator(mode="after")
     def _together(self) -> "Lvm":
-        self._check_powers_of_two("stripe_size")
+        self._check_powers_of_two("stripe_size", "region_size")
+        if self.level is None:
+            if "region_size" in self.model_fields_set:
+                raise KeyedError("region_size", "only a volume with a `level` has regions")
+            return self
+        if self.level not in self.FEWEST:
+            levels = ", ".join(map(short, self.FEWEST))
+            raise KeyedError("level", f"found {short(self.level)}, expected one of {levels}")
+        if "stripes" in self.model_fields_set:
+            raise KeyedError("stripes", f"level {short(self.level)} uses all of its members: leave the key out")
+        if self.level == "raid1" and "stripe_size" in self.model_fields_set:
+            raise KeyedError("stripe_size", "level 1 has no stripes")
         return self
 
     def capacity(self, sizes: Mapping[str, Sequence[int]]) -> int:
         """Returns the bytes of whole extents."""
-        if self.stripes > len(sizes["members"]):
+        members = sizes["members"]
+        if self.stripes > len(members):
             raise KeyedError("stripes", f"found {self.stripes}, expected at most the number of members")
-        return capacity.volume(sizes["members"], self.stripes)
+        if self.level is None:
+            return capacity.volume(members, self.stripes)
+        if len(members) < self.FEWEST[self.level]:
+            least = self.FEWEST[self.level]
+            raise KeyedError("members", f"found {len(members)}, level {short(self.level)} needs at least {least}")
+        if self.level == "raid10" and len(members) % 2:
+            raise KeyedError("members", f"found {len(members)}, level 10 of LVM needs an even number")
+        return capacity.redundant_volume(self.level, members)
 
 
 class LvmCache(Volume):

@@ -17,7 +17,7 @@ STATUS = "0 524288 cache 8 27/2048 128 10/4096 100 20 30 40 1 9 2 3 metadata2 wr
 def test_a_volume() -> None:
     recorder = Recorder(on={"lvcreate": MAPPED})
     item = guest(recorder, "x", "y")
-    table = {"name": "a-b", "stripes": 2, "stripe_size": 65536}
+    table = {"name": "a-b", "level": None, "stripes": 2, "stripe_size": 65536}
     assert lvm.volume(item, table, {"members": ["/dev/vda", "/dev/vdb"]}) == "/dev/dm-0"
     assert recorder.ran == [
         "pvcreate -y -ff /dev/vda /dev/vdb",
@@ -29,11 +29,31 @@ def test_a_volume() -> None:
     assert recorder.ran[3:] == ["vgremove -y -ff vg0", "pvremove -y -ff /dev/vda /dev/vdb"]
 
 
+@pytest.mark.parametrize(
+    ("level", "options"),
+    [
+        ("raid1", "--type raid1 -R 2097152b -m 3 --nosync"),
+        ("raid10", "--type raid10 -R 2097152b -i 2 -I 65536b --nosync"),
+        ("raid5", "--type raid5 -R 2097152b -i 3 -I 65536b --nosync"),
+        ("raid6", "--type raid6 -R 2097152b -i 2 -I 65536b"),
+    ],
+)
+def test_a_volume_with_redundancy(level: str, options: str) -> None:
+    recorder = Recorder(on={"lvcreate": MAPPED}, answers={"lvs": "  100.00\n"})
+    item = guest(recorder, "a", "b", "c", "d")
+    table = {"name": "x", "level": level, "stripes": 1, "stripe_size": 65536, "region_size": 2 << 20}
+    assert lvm.volume(item, table, {"members": ["/dev/vda", "/dev/vdb", "/dev/vdc", "/dev/vdd"]}) == "/dev/dm-0"
+    assert recorder.ran[-1] == f"lvcreate -y -Wn -Zn -n data -l 100%FREE {options} vg0"
+    for prepare in item.readying:
+        prepare()
+    assert recorder.ran[-1] == "lvs --noheadings -o sync_percent vg0/data"
+
+
 def test_volumes_of_names_that_are_alike() -> None:
     recorder = Recorder(on={"lvcreate -y -Wn -Zn -n data -l 100%FREE vg0": MAPPED})
     recorder.on["lvcreate -y -Wn -Zn -n data -l 100%FREE vg1"] = {"/sys/block/dm-1/dm/name": "vg1-data\n"}
     item = guest(recorder, "x")
-    table = {"name": "a-b", "stripes": 1}
+    table = {"name": "a-b", "level": None, "stripes": 1}
     assert lvm.volume(item, table, {"members": ["/dev/vda"]}) == "/dev/dm-0"
     assert lvm.volume(item, {**table, "name": "a_b"}, {"members": ["/dev/dm-0"]}) == "/dev/dm-1"
     assert [(layer.name, layer.above) for layer in item.layers] == [("x", ["a-b"]), ("a-b", ["a_b"]), ("a_b", [])]

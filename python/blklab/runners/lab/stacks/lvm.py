@@ -5,9 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from blklab.errors import BlklabError
-from blklab.experiment.capacity import EXTENT
+from blklab.experiment.capacity import EXTENT, data_members
 from blklab.outcome import VolumeReport
 from blklab.runners.lab.stacks.guest import GuestLayer, GuestStack
+from blklab.runners.lab.stacks.md import MODULES
 from blklab.text.printing import printable
 
 METADATA_LEAST = 8 << 20  # Bytes; and a thousandth of the cache (lvmcache(7), "cache pool")
@@ -20,10 +21,39 @@ def volume(guest: GuestStack, lvm: Mapping[str, Any], paths: Mapping[str, Sequen
     members = paths["members"]
     group = _group(guest, lvm["name"], members)
     command = ["lvcreate", "-y", "-Wn", "-Zn", "-n", "data", "-l", "100%FREE"]
-    if lvm["stripes"] > 1:
+    if lvm["level"] is not None:
+        guest.load_modules("dm-raid", MODULES[lvm["level"]])
+        command += _redundancy(lvm, len(members))
+    elif lvm["stripes"] > 1:
         command += ["-i", str(lvm["stripes"]), "-I", f"{lvm['stripe_size']}b"]
     guest.run(*command, group)
+    if lvm["level"] is not None:
+        _wait_for_sync(guest, group)
     return guest.add_layer(GuestLayer(lvm["name"], "dm", guest.find_dm_name(f"{group}-data")), *members)
+
+
+def _redundancy(lvm: Mapping[str, Any], members: int) -> list[str]:
+    """Returns the options of `lvcreate` for a volume with redundancy (lvmraid(7)).
+
+    RAID-6 is always synchronised first: its parity must be right before a block can be changed.
+    """
+    level = lvm["level"]
+    options = ["--type", level, "-R", f"{lvm['region_size']}b"]
+    if level == "raid1":
+        return [*options, "-m", str(members - 1), "--nosync"]
+    stripes = data_members(level, members)
+    options += ["-i", str(stripes), "-I", f"{lvm['stripe_size']}b"]
+    return options if level == "raid6" else [*options, "--nosync"]
+
+
+def _wait_for_sync(guest: GuestStack, group: str) -> None:
+    """Waits before the load until a volume has no sync to do."""
+
+    def is_in_sync() -> bool:
+        percent = guest.run("lvs", "--noheadings", "-o", "sync_percent", f"{group}/data").stdout.strip()
+        return percent == "100.00"
+
+    guest.readying.append(lambda: guest.until(is_in_sync, f"the volume {group}/data is in sync"))
 
 
 def create_cache(guest: GuestStack, table: Mapping[str, Any], paths: Mapping[str, Sequence[str]]) -> str:
