@@ -230,7 +230,8 @@ def test_the_scheduler_is_that_of_the_disks_of_the_array_alone(tmp_path: Path, m
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     rules = tmp_path / "rules"
     script_lines = f"disk_1=a\ndisk_2=b\n{command.replace(RULES, str(rules))}"
-    subprocess.run(["/bin/sh", "-eu", "-c", script_lines], check=True)
+    done = subprocess.run(["/bin/sh", "-eu", "-c", script_lines], check=True, capture_output=True, text=True)
+    assert done.stderr == "b: udev has no serial number of it: set its scheduler (none) after each boot\n"
     (rule,) = rules.read_text().splitlines()
     assert rule == (
         'SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ENV{ID_SERIAL}=="ATA_A_1", ATTR{queue/rotational}=="1", '

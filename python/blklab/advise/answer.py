@@ -299,9 +299,12 @@ def _settings(arrangement: Arrangement, names: Mapping[str, str], shell_disks: S
             'SUBSYSTEM=="block", ENV{DEVTYPE}=="disk", ENV{ID_SERIAL}=="%s", ATTR{queue/rotational}=="1", '
             f'ATTR{{queue/scheduler}}="{scheduler}"\\n'
         )
+        find_serial = "udevadm info --query=property --name=\"$disk\" | sed -n 's/^ID_SERIAL=//p'"
+        add_rule = f'printf {shlex.quote(rule)} "$serial" >> {RULES}'
+        say = f'echo "$disk: udev has no serial number of it: set its scheduler ({scheduler}) after each boot" >&2'
         yield (
-            f'for disk in {" ".join(shell_disks)}; do serial=$(udevadm info --query=property --name="$disk" | '
-            f'sed -n \'s/^ID_SERIAL=//p\'); [ -z "$serial" ] || printf {shlex.quote(rule)} "$serial" >> {RULES}; done'
+            f"for disk in {' '.join(shell_disks)}; do serial=$({find_serial}); "
+            f'if [ -n "$serial" ]; then {add_rule}; else {say}; fi; done'
         )
     if rules or scheduler:
         yield "udevadm control --reload && udevadm trigger --subsystem-match=block --action=change"
