@@ -1,5 +1,6 @@
 """`blklab lab`: the guests of `blklab run --on lab`."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +124,12 @@ def build(*, generation: str, kernel: Path | None, modules: Path | None, rebuild
 
 
 @click.command()
-@click.option("--has", "revision", metavar="COMMIT", help="Say which of them have a commit, or a backport of it.")
+@click.option(
+    "--has",
+    "revision",
+    metavar="COMMIT|SUBJECT",
+    help="Say which of them have a commit, or a backport of it: its subject, or with --tree its hash.",
+)
 @click.option(
     "--tree",
     type=click.Path(path_type=Path, file_okay=False, exists=True),
@@ -137,19 +143,25 @@ def kernels(*, revision: str | None, tree: Path | None, as_json: bool) -> None:
 
     An experiment selects one by generation (kernel = "6.12") or by version ("6.1.0-49").
 
+    With the subject of a commit, the changelogs of the packages answer: blklab downloads the newest package of each
+    series (about 30 MB each). With --tree, the tags of the stable kernels answer.
+
     \b
     Examples:
       blklab lab kernels
+      blklab lab kernels --has 'md/raid1: fix data lost for writemostly rdev'
       blklab lab kernels --has d301f164c3fb --tree linux-stable
     """
     from blklab.bisect.git import Repository
     from blklab.bisect.kernel_commits import find_commit_in_kernels
     from blklab.render.table import TextTable, text_column
     from blklab.render.terminal import draw_table
-    from blklab.runners.lab.image.build import list_kernels
+    from blklab.runners.lab.image.build import find_change, list_kernels
 
-    if (revision is None) != (tree is None):
-        raise UsageError("--has COMMIT and --tree DIR belong together: the tree says which kernels have the commit")
+    if revision is None and tree is not None:
+        raise UsageError("--tree: also give --has COMMIT, which is looked for in the tree")
+    if revision is not None and tree is None and re.fullmatch(r"[0-9a-f]{7,40}", revision):
+        raise UsageError("--has: found a hash: also give --tree DIR, or the subject of the commit instead of its hash")
     commit = None if revision is None or tree is None else Repository(tree).commit(revision)
     offers = list_kernels()
     documents: list[dict[str, object]] = [dict(vars(offer)) for offer in offers]
@@ -163,6 +175,13 @@ def kernels(*, revision: str | None, tree: Path | None, as_json: bool) -> None:
         for row, document, answer in zip(rows, documents, answers, strict=True):
             row.append(answer.words)
             document |= {"has": answer.answer, "backport": answer.backport or None, "tag": answer.tag}
+    elif revision is not None:
+        title = f"Kernels with {printable(revision)}"
+        columns.append(text_column("has it"))
+        changes = find_change(revision, offers, note)
+        for row, document, change in zip(rows, documents, changes, strict=True):
+            row.append(change.words)
+            document |= {"has": change.answer, "since": change.since or None}
     table = TextTable(title, columns, rows)
     emit(documents, as_json, lambda console: draw_table(console, table))
 

@@ -42,11 +42,12 @@ def read_md_changes(roots: Roots, *, runs_programs: bool) -> frozenset[str] | No
         text = _ask_rpm(release)
     if text is None:
         return None
-    subjects = frozenset(_strip_additions(subject).lower() for subject in SUBJECT.findall(text))
+    subjects = frozenset(strip_additions(subject).lower() for subject in SUBJECT.findall(text))
     return subjects or None
 
 
-def _strip_additions(subject: str) -> str:
+def strip_additions(subject: str) -> str:
+    """Returns a subject without what distributions add at its end."""
     while (shorter := ADDITION.sub("", subject)) != subject:
         subject = shorter
     return subject

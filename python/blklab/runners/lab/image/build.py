@@ -3,13 +3,14 @@
 import hashlib
 import platform
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from blklab.errors import BlklabError, EnvironmentLacks
 from blklab.runners.lab.image import cpio, parts
 from blklab.runners.lab.image.cache import ImageCache, directory
+from blklab.runners.lab.image.changelogs import KernelNamesChange, find_subject_in_kernels
 from blklab.runners.lab.image.debian import DebianArchive, Note
 from blklab.runners.lab.image.kernels import OfferedKernel, ReplacedModules, UserKernelOption, in_order
 from blklab.runners.lab.image.parts import PatchedKernel, UserKernel, about, describe, kernel_name
@@ -88,6 +89,16 @@ def list_kernels() -> list[OfferedKernel]:
         debian = DebianArchive(cache.root / _APT, _silent)
         debian.refresh()
         return in_order(debian.kernels())
+
+
+def find_change(subject: str, kernels: Sequence[OfferedKernel], note: Note) -> list[KernelNamesChange]:
+    """Returns for each of `list_kernels` whether its package's changelog names the commit with this subject.
+
+    Raises EnvironmentLacks if a package cannot be downloaded.
+    """
+    cache = ImageCache(directory())
+    with cache.hold_lock(note):
+        return find_subject_in_kernels(DebianArchive(cache.root / _APT, note), subject, kernels, note)
 
 
 def prune(agent: Path = AGENT) -> int:
