@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -141,7 +141,9 @@ def _show_tuning(arguments: TuneArguments, campaign: str) -> None:
 
     notes = [
         *run_conditions.condition_notes(campaign, selection.runs),
-        *run_conditions.drift_notes(campaign, selection.runs, [tunings[0].metric]),
+        *run_conditions.drift_notes(
+            campaign, selection.runs, [tunings[0].metric], is_order_random=experiment.get("order") == "random"
+        ),
         *analysis.live_notes(selection.campaign),
     ]
 
@@ -175,6 +177,7 @@ def _tune_live(arguments: TuneArguments) -> None:
         lines = list(plan_report.describe_plan(plan, times, obstacle))
         if list_leftovers(roots):
             lines.append("note: a killed or running blklab has changed settings: see `blklab restore`")
+        lines.append("Nothing was changed. Without --plan, blklab looks at the load for 3 s and begins.")
         document = {**plan.as_dict(times), "latency": "mean" if obstacle else "p99"}
         common.emit(document, arguments.as_json, lambda console: _print_lines(console, lines))
         return
@@ -183,13 +186,14 @@ def _tune_live(arguments: TuneArguments) -> None:
             common.warn(f"restored after a killed run: {message}")
         plan, times = _make_plan(arguments, total_ns, limit_ns)
         obstacle = "--no-trace" if arguments.no_trace else find_obstacle(plan.targets, roots)
-        live_tuner = tuner.LiveTuner(plan, times, roots)
-        if not obstacle:
-            live_tuner.trace = lambda: record_latencies(plan.targets, times.interval_ns, roots)
         for line in plan_report.describe_plan(plan, times, obstacle):
             common.tell(line)
-        common.tell(f"The load now: {live_tuner.look()}")
-        campaign = _run_slices(arguments, live_tuner)
+        live_tuner = tuner.LiveTuner(plan, times, roots)
+        with ExitStack() as stack:
+            if not obstacle:
+                live_tuner.trace = stack.enter_context(record_latencies(plan.targets, times.interval_ns, roots))
+            common.tell(f"The load now: {live_tuner.look()}")
+            campaign = _run_slices(arguments, live_tuner)
     common.note(f"stored as campaign {campaign}: blklab tune {campaign}, blklab report {campaign}")
     _show_tuning(arguments, str(campaign))
     if live_tuner.ended:

@@ -1,7 +1,5 @@
 """A machine made of files with a RAID-1 under load: its counters grow while a test runs."""
 
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ CPU = "cpu  100 0 100 1000 0 0 0 0 0 0\n"
 
 
 class Load:
-    """The I/O of devices: /proc/diskstats, which a thread writes again and again."""
+    """The I/O of devices: /proc/diskstats, which grows whenever the made-up time goes on."""
 
     def __init__(self, roots: Roots, names: dict[str, str]) -> None:
         self.names = names  # `major:minor` by name
@@ -27,8 +25,7 @@ class Load:
         self._counts = dict.fromkeys(names, 0)
         self._ticks = dict.fromkeys(names, 0)
         self._path = roots.proc / "diskstats"
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self.now_ns = 10**12
         self.update()
 
     def update(self) -> None:
@@ -44,17 +41,14 @@ class Load:
         new.write_text("\n".join(lines) + "\n")
         new.replace(self._path)
 
-    def _run(self) -> None:
-        while not self._stop.wait(0.002):
-            self.update()
+    def sleep(self, seconds: float) -> None:
+        """Lets the time go on, and the load with it."""
+        self.now_ns += round(seconds * 1e9)
+        self.update()
 
-    def __enter__(self) -> "Load":
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._stop.set()
-        self._thread.join()
+    def clock(self) -> int:
+        """Returns the made-up time, ns."""
+        return self.now_ns
 
 
 @pytest.fixture
@@ -82,9 +76,8 @@ def array(machine: Machine) -> Machine:
 
 
 @pytest.fixture
-def load(array: Machine) -> Iterator[Load]:
-    with Load(array.roots, {"md0": "9:0", "md5": "9:5", "sda": "8:0", "sdb": "8:16"}) as running:
-        yield running
+def load(array: Machine) -> Load:
+    return Load(array.roots, {"md0": "9:0", "md5": "9:5", "sda": "8:0", "sdb": "8:16"})
 
 
 def plan_for(machine: Machine, key: str, values: list[str], *devices: str, limit_ms: int = 100) -> LivePlan:

@@ -42,6 +42,12 @@ def test_a_disk_by_itself(array: Machine) -> None:
     assert [node.name for node in plan.arrays] == ["md0"]
 
 
+def test_a_loop_device_is_changed_alone(array: Machine) -> None:
+    array.device("loop0", "7:0", loop__backing_file="/dev/sda", queue__scheduler="[none] bfq")
+    plan = plan_for(array, "scheduler", ["bfq"], "loop0")
+    assert [changed.device for changed in plan.files] == ["loop0"]
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

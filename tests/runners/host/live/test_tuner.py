@@ -1,7 +1,5 @@
 """Slices in this process: balanced, measured, and always restored."""
 
-import contextlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,8 +13,8 @@ from tests.runners.host.live.tuned import MemoryLedger
 from tests.system.machine import Machine
 
 
-def tuner_for(machine: Machine, plan: LivePlan) -> LiveTuner:
-    return LiveTuner(plan, QUICK, machine.roots, look_ns=20 * MS)
+def tuner_for(machine: Machine, plan: LivePlan, load: Load) -> LiveTuner:
+    return LiveTuner(plan, QUICK, machine.roots, look_ns=20 * MS, sleep=load.sleep, clock=load.clock)
 
 
 def assert_restored(machine: Machine) -> None:
@@ -25,9 +23,8 @@ def assert_restored(machine: Machine) -> None:
 
 
 def test_every_slice_is_measured_under_its_value(array: Machine, load: Load) -> None:
-    assert load.names
     plan = plan_for(array, "read_ahead_kb", ["128", "4096"])
-    tuner = tuner_for(array, plan)
+    tuner = tuner_for(array, plan, load)
     seen: set[tuple[str, str]] = set()
 
     def look(state: str) -> None:
@@ -62,8 +59,8 @@ def assert_no_change(machine: Machine) -> None:
 
 
 def test_the_look_tells_of_the_load(array: Machine, load: Load) -> None:
-    tuner = tuner_for(array, plan_for(array, "read_ahead_kb", ["128"]))
-    assert tuner.look().endswith("I/Os a second, mean latency 2 ms")
+    tuner = tuner_for(array, plan_for(array, "read_ahead_kb", ["128"]), load)
+    assert tuner.look() == "500 I/Os a second, mean latency 2 ms"
     load.mean_ms = 500
     with pytest.raises(BlklabError, match=r"md0: the mean latency is .* now, above --p99-below 100 ms"):
         tuner.look()
@@ -71,20 +68,15 @@ def test_the_look_tells_of_the_load(array: Machine, load: Load) -> None:
 
 def test_an_idle_device_is_refused(array: Machine, load: Load) -> None:
     load.ios_each = 0
-    tuner = tuner_for(array, plan_for(array, "read_ahead_kb", ["128"]))
-    tuner.look_ns = 30 * MS
-    with contextlib.suppress(BlklabError):
-        tuner.look()
-    with pytest.raises(BlklabError, match=r"md0: idle: no I/O in 30 ms: tune while the load runs"):
+    tuner = tuner_for(array, plan_for(array, "read_ahead_kb", ["128"]), load)
+    with pytest.raises(BlklabError, match=r"md0: idle: no I/O in 20 ms: tune while the load runs"):
         tuner.look()
 
 
 def test_a_kernel_without_latencies_is_refused(array: Machine, load: Load) -> None:
     load.mean_ms = 0
     load.ios_each = 500
-    load.update()
-    tuner = tuner_for(array, plan_for(array, "read_ahead_kb", ["128"]))
-    tuner.look()  # The first may see I/Os with latencies
+    tuner = tuner_for(array, plan_for(array, "read_ahead_kb", ["128"]), load)
     with pytest.raises(BlklabError, match="does not measure how long its I/Os take"):
         tuner.look()
 
@@ -97,9 +89,8 @@ def test_a_kernel_without_latencies_is_refused(array: Machine, load: Load) -> No
     ],
 )
 def test_an_array_that_fails_ends_it(array: Machine, load: Load, files: dict[str, str], message: str) -> None:
-    assert load.names
     plan = plan_for(array, "read_ahead_kb", ["128"])
-    tuner = tuner_for(array, plan)
+    tuner = tuner_for(array, plan, load)
     ledger = MemoryLedger()
 
     def fail_in_third_slice(_state: str) -> None:
@@ -116,7 +107,7 @@ def test_an_array_that_fails_ends_it(array: Machine, load: Load, files: dict[str
 
 def test_a_latency_above_the_limit_ends_it(array: Machine, load: Load) -> None:
     plan = plan_for(array, "read_ahead_kb", ["128"])
-    tuner = tuner_for(array, plan)
+    tuner = tuner_for(array, plan, load)
     ledger = MemoryLedger()
 
     def slow_down_under_128(state: str) -> None:
@@ -132,7 +123,7 @@ def test_a_latency_above_the_limit_ends_it(array: Machine, load: Load) -> None:
 
 def test_a_device_that_answers_no_more_is_above_any_limit(array: Machine, load: Load) -> None:
     plan = plan_for(array, "read_ahead_kb", ["128"], limit_ms=8)
-    tuner = tuner_for(array, plan)
+    tuner = tuner_for(array, plan, load)
     ledger = MemoryLedger()
 
     def hang(_state: str) -> None:
@@ -150,15 +141,14 @@ def test_nothing_is_kept_of_a_tuning_that_ends_in_its_first_slice(array: Machine
     plan = plan_for(array, "read_ahead_kb", ["128"])
     load.mean_ms = 500
     with pytest.raises(BlklabError, match="in 2 successive intervals"):
-        tuner_for(array, plan).run(make_experiment(plan, QUICK).cells, MemoryLedger())
+        tuner_for(array, plan, load).run(make_experiment(plan, QUICK).cells, MemoryLedger())
     assert_restored(array)
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, SystemExit(143)])
 def test_signals_restore(array: Machine, load: Load, error: BaseException) -> None:
-    assert load.names
     plan = plan_for(array, "read_ahead_kb", ["128"])
-    tuner = tuner_for(array, plan)
+    tuner = tuner_for(array, plan, load)
 
     def interrupt(state: str) -> None:
         if "128" in state:
@@ -193,16 +183,11 @@ class RecordedLatencies:
 
 
 def test_latencies_of_a_trace(array: Machine, load: Load) -> None:
-    assert load.names
     plan = plan_for(array, "read_ahead_kb", ["128"], limit_ms=14)
-    tuner = tuner_for(array, plan)
+    tuner = tuner_for(array, plan, load)
     trace = RecordedLatencies()
 
-    @contextlib.contextmanager
-    def record() -> Iterator[RecordedLatencies]:
-        yield trace
-
-    tuner.trace = record
+    tuner.trace = trace
     ledger = MemoryLedger()
     tuner.run(make_experiment(plan, QUICK).cells, ledger)
     assert "the 99th percentile of the latency was 18 ms, above --p99-below 14 ms" in tuner.ended
@@ -212,6 +197,26 @@ def test_latencies_of_a_trace(array: Machine, load: Load) -> None:
     assert latency.count == 9
     assert latency.p99 == pytest.approx(3e6 * (2 * 2 + 3 * 3 + 4 * 4) / 9)
     assert finished_run.outcome.write.clat_ns.mean == 2 * MS  # Without traced writes, that of the counters
+
+
+class BlindTrace:
+    """A trace of a kernel that records nothing."""
+
+    def take(self, elapsed_ns: int) -> dict[str, list[TracedLatency]]:
+        assert elapsed_ns > 0
+        return {"read": [], "write": []}
+
+
+def test_a_trace_that_shows_nothing_is_not_trusted(array: Machine, load: Load) -> None:
+    load.ios_each = 1000
+    plan = plan_for(array, "read_ahead_kb", ["128"])
+    tuner = tuner_for(array, plan, load)
+    tuner.trace = BlindTrace()
+    with pytest.raises(BlklabError, match="the trace does not show the I/O of the device"):
+        tuner.run(make_experiment(plan, QUICK).cells, MemoryLedger())
+    assert_restored(array)
+    assert "so the mean latency is compared with the limit" in tuner.look()
+    assert tuner.trace is None
 
 
 def test_the_experiment_is_a_sweep(array: Machine) -> None:

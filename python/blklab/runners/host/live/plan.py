@@ -156,7 +156,7 @@ def make_plan(request: LiveRequest, roots: Roots) -> LivePlan:
     if len(set(names)) < len(names):
         raise UsageError(f"{' '.join(request.devices)}: found the same device twice")
     all_layers = layers([target.number for target in targets], roots)
-    candidates = _select_layers(request.key, all_layers, names)
+    candidates = _select_layers(request.key, all_layers, names, roots)
     values = list(request.values)
     for value in values:
         settings.check({request.key: value}, candidates, roots)
@@ -209,11 +209,27 @@ def _find_target(name: str, key: str, roots: Roots) -> BlockDevice:
     return device
 
 
-def _select_layers(key: str, all_layers: Sequence[SysfsLayer], targets: Sequence[str]) -> list[SysfsLayer]:
-    """Returns the devices that a setting may belong to: of queues, all disks; of arrays, what the user named."""
+def _select_layers(
+    key: str, all_layers: Sequence[SysfsLayer], targets: Sequence[str], roots: Roots
+) -> list[SysfsLayer]:
+    """Returns the devices whose setting would change.
+
+    A setting of queues belongs to the first devices with a queue of requests, from each target down: of an array to its
+    disks, of a loop device to itself and not to the disk that has its file.
+    """
     if LIVE_SETTINGS[key].of_array:
         return [layer for layer in all_layers if layer.name in targets]
-    return [layer for layer in all_layers if layer.kind != "md"]
+    above_queues = {*targets}  # Devices that can have one below them
+    selected = []
+    for layer in all_layers:  # Upper ones first
+        if layer.name not in above_queues and not above_queues & {*layer.above}:
+            continue
+        if layer.kind != "partition" and layer.node is not None and settings.has_setting(layer.node, key, roots):
+            selected.append(layer)
+            above_queues.discard(layer.name)
+        else:
+            above_queues.add(layer.name)
+    return selected or list(all_layers)
 
 
 def _find_files(key: str, candidates: Sequence[SysfsLayer], roots: Roots) -> tuple[list[SysfsLayer], list[ChangedFile]]:

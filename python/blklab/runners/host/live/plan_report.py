@@ -64,3 +64,4 @@ def _describe_limit(plan: LivePlan, times: SliceTimes, no_trace_reason: str) -> 
             f"Safety limit: the 99th percentile of the latency of {names}, recorded with blktrace, is above {limit} in "
             f"{TOO_SLOW} successive intervals of {interval}: blklab restores and ends."
         )
+        yield "    If the trace does not show the I/O before the first change, the mean latency takes its place."

@@ -10,7 +10,7 @@ What always holds:
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,7 +24,7 @@ from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.live.guardian import SILENCE_S, Guardian
 from blklab.runners.host.live.plan import LivePlan
 from blklab.runners.host.live.slices import SliceTimes, shuffle_values
-from blklab.runners.host.live.watch import LatencySource, SliceWatch
+from blklab.runners.host.live.watch import ENOUGH_IOS, LatencySource, SliceWatch
 from blklab.runners.host.restore import restore
 from blklab.runners.host.settings import apply_settings
 from blklab.store.series import FinishedRun
@@ -32,7 +32,6 @@ from blklab.system.environment import environment
 from blklab.system.roots import Roots
 from blklab.units import format_duration
 
-ENOUGH_IOS = 100  # So many I/Os take at least a millisecond together, the unit of /proc/diskstats
 LOOK_NS = 3 * 10**9  # A look at the load before the first change
 TOO_SLOW = 2  # Successive intervals above the limit that end the tuning
 WORKLOAD = "production"
@@ -97,10 +96,12 @@ class LiveTuner:
     plan: LivePlan
     times: SliceTimes
     roots: Roots
-    trace: Callable[[], AbstractContextManager[LatencySource]] | None = None  # Begins a trace; None without one
+    trace: LatencySource | None = None
     tell: Callable[[str], object] = str  # Called with the present state, after each interval
     silence_s: float = SILENCE_S  # Without a heartbeat for so long, the guardian acts
     look_ns: int = LOOK_NS
+    sleep: Callable[[float], object] = time.sleep
+    clock: Callable[[], int] = time.monotonic_ns
     ended: str = ""  # Why it ended before its time
     _exceeded: int = field(default=0, init=False)
     _finished: int = field(default=0, init=False)
@@ -110,32 +111,39 @@ class LiveTuner:
         return environment(self.plan.layers, self.roots)
 
     def look(self) -> str:
-        """Looks at the load for a moment, and describes it.
+        """Looks at the load for a moment, and describes it. A trace that does not show the load is not used.
 
         Raises BlklabError if there is no load, or if its latency is above the limit already; EnvironmentLacks if the
         kernel does not measure latencies of the device.
         """
-        watch = self._watch(None)
-        time.sleep(self.look_ns / 1e9)
-        watch.take()
+        watch = self._watch()
+        self.sleep(self.look_ns / 1e9)
+        latency_ns = watch.take()
         load = watch.activity
         names = ", ".join(target.path for target in self.plan.targets)
-        seconds = format_duration(self.look_ns)
-        if load is None or not sum(load.ios):
-            raise BlklabError(f"{names}: idle: no I/O in {seconds}: tune while the load runs")
+        if load is None or not sum(load.ios) or latency_ns is None:
+            raise BlklabError(f"{names}: idle: no I/O in {format_duration(self.look_ns)}: tune while the load runs")
+        rate = sum(load.ios) / (self.look_ns / 1e9)
+        text = f"{rate:,.0f} I/Os a second"
+        if self.trace is not None and not watch.has_traced:
+            self.trace = None
+            text = f"the trace does not show the I/O, so the mean latency is compared with the limit; {text}"
         if sum(load.ios) >= ENOUGH_IOS and not sum(load.ticks_ns):
             raise EnvironmentLacks(
                 f"{names}: this kernel does not measure how long its I/Os take",
                 "use Linux 5.14, or name the member disks",
             )
-        mean_ns = sum(load.ticks_ns) / sum(load.ios)
-        if mean_ns > self.plan.limit_ns:
+        latency = format_duration(latency_ns)
+        if latency_ns > self.plan.limit_ns:
             raise BlklabError(
-                f"{names}: the mean latency is {format_duration(mean_ns)} now, above --p99-below "
+                f"{names}: the {self._latency_kind} is {latency} now, above --p99-below "
                 f"{format_duration(self.plan.limit_ns)}: name a higher limit, or wait for less load"
             )
-        rate = sum(load.ios) / (self.look_ns / 1e9)
-        return f"{rate:,.0f} I/Os a second, mean latency {format_duration(mean_ns)}"
+        return f"{text}, {self._latency_kind} {latency}"
+
+    @property
+    def _latency_kind(self) -> str:
+        return "mean latency" if self.trace is None else "99th percentile of the latency"
 
     def run(self, cells: Sequence[Cell], ledger: Ledger) -> None:
         """Measures the slices. `ended` says why it stopped before its time, if a slice was finished.
@@ -143,14 +151,10 @@ class LiveTuner:
         Otherwise raises BlklabError. An interrupt restores the setting and is raised on.
         """
         try:
-            with (
-                HostJournal(self.roots) as journal,
-                Guardian(journal, self.silence_s) as guardian,
-                nullcontext() if self.trace is None else self.trace() as trace,
-            ):
+            with HostJournal(self.roots) as journal, Guardian(journal, self.silence_s) as guardian:
                 for cell in cells:
                     if ledger.begin(cell):
-                        result = self._measure_slice(cell, journal, guardian, trace)
+                        result = self._measure_slice(cell, journal, guardian)
                         ledger.end(cell, result)
                         self._finished += 1
         except BlklabError as error:
@@ -158,9 +162,7 @@ class LiveTuner:
                 raise
             self.ended = f"{error}: ended early, finished slices are stored"
 
-    def _measure_slice(
-        self, cell: Cell, journal: HostJournal, guardian: Guardian, trace: LatencySource | None
-    ) -> FinishedRun:
+    def _measure_slice(self, cell: Cell, journal: HostJournal, guardian: Guardian) -> FinishedRun:
         """Returns the figures of one slice. Raises BlklabError, and leaves no setting changed."""
         self._check_arrays()
         guardian.beat()
@@ -168,7 +170,7 @@ class LiveTuner:
         value = cell.labels[self.plan.key]
         times = self.times
         with apply_settings(cell.document["settings"], self.plan.changed_layers, journal) as changes:
-            watch = self._watch(trace)
+            watch = self._watch()
             self._watch_for(times.settle_ns, watch, cell, guardian)
             watch.forget()
             self._watch_for(times.slice_ns - times.settle_ns, watch, cell, guardian)
@@ -179,16 +181,17 @@ class LiveTuner:
             raise BlklabError(f"{self.plan.key}: was {value} already: another program changed it meanwhile")
         return FinishedRun(outcome, times.slice_ns / 1e9, watch.make_points())
 
-    def _watch(self, trace: LatencySource | None) -> SliceWatch:
-        return SliceWatch([target.name for target in self.plan.targets], self.plan.layers, self.roots, trace)
+    def _watch(self) -> SliceWatch:
+        names = [target.name for target in self.plan.targets]
+        return SliceWatch(names, self.plan.layers, self.roots, self.trace, self.clock)
 
     def _watch_for(self, length_ns: int, watch: SliceWatch, cell: Cell, guardian: Guardian) -> None:
         """Watches for a part of a slice, in intervals of nearly equal length."""
         intervals = max(1, round(length_ns / self.times.interval_ns))
-        began = time.monotonic()
+        began_ns = self.clock()
         for number in range(1, intervals + 1):
-            due = began + length_ns / 1e9 * number / intervals
-            time.sleep(max(0.0, due - time.monotonic()))
+            due_ns = began_ns + length_ns * number // intervals
+            self.sleep(max(0, due_ns - self.clock()) / 1e9)
             latency_ns = watch.take()
             guardian.beat()
             self._check_arrays()
@@ -219,9 +222,8 @@ class LiveTuner:
         if self._exceeded < TOO_SLOW:
             return
         value = cell.labels[self.plan.key]
-        kind = "mean latency" if self.trace is None else "99th percentile of the latency"
         what = f"the present {self.plan.key}" if value == AS_IS else f"{self.plan.key} {value}"
         raise BlklabError(
-            f"with {what}, the {kind} was {format_duration(latency_ns)}, above --p99-below "
+            f"with {what}, the {self._latency_kind} was {format_duration(latency_ns)}, above --p99-below "
             f"{format_duration(self.plan.limit_ns)}, in {TOO_SLOW} successive intervals"
         )

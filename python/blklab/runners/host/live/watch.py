@@ -22,6 +22,8 @@ from blklab.system.roots import Roots
 from blklab.units import SECTOR
 
 WAYS = ("read", "write")
+ENOUGH_IOS = 100  # So many I/Os take at least a millisecond together, the unit of /proc/diskstats
+MOST_BLIND = 3  # Successive intervals with so many I/Os, of which the trace shows none
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,7 @@ class SliceWatch:
     _deltas: CounterDeltas = field(init=False)
     _cpu_before: CpuTimes | None = field(init=False)
     _traced: dict[str, list[TracedLatency]] = field(init=False)
+    _blind_intervals: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         reading = diskstats.read(self.roots)
@@ -79,7 +82,7 @@ class SliceWatch:
         """Ends an interval; returns its latency in ns: see the module. None without I/O.
 
         If I/Os are in flight and none ends, the latency is the length of the interval. Raises BlklabError if a device
-        is gone, or the trace ended.
+        is gone, or the trace ended or does not show the I/O.
         """
         began_ns = self._deltas.read_ns
         reading = diskstats.read(self.roots)
@@ -90,9 +93,11 @@ class SliceWatch:
         self._deltas.emit()
         elapsed_ns = self._deltas.read_ns - began_ns
         latencies = []
+        ios = 0
         for point in self._deltas.points[first:]:
             if point.source not in self.targets:
                 continue
+            ios += point.read_ios + point.write_ios
             latencies += [latency for latency in (point.read_clat_ns, point.write_clat_ns) if latency is not None]
             if not point.read_ios + point.write_ios and diskstats.of(reading, point.source).in_flight:
                 latencies.append(float(elapsed_ns))
@@ -102,8 +107,17 @@ class SliceWatch:
             for way in WAYS:
                 self._traced[way] += traced[way]
                 percentiles += [latency.p99 for latency in traced[way]]
+            is_blind = ios >= ENOUGH_IOS and not percentiles
+            self._blind_intervals = self._blind_intervals + 1 if is_blind else 0
+            if self._blind_intervals >= MOST_BLIND:
+                raise BlklabError("the trace does not show the I/O of the device; to go on without it, add --no-trace")
             latencies = percentiles or latencies
         return max(latencies, default=None)
+
+    @property
+    def has_traced(self) -> bool:
+        """Whether the trace showed any I/O since the last `forget`."""
+        return any(self._traced.values())
 
     @property
     def activity(self) -> DeviceActivity | None:
