@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from blklab.runners.host.live.slices import SliceTimes
     from blklab.runners.host.live.tuner import LiveTuner
 
+NO_TRACE = "--no-trace was given"
 LOG_INTERVAL_S = 60.0  # Seconds between lines about the present slice, where stderr is not a terminal
 
 
@@ -167,13 +168,13 @@ def _tune_live(arguments: TuneArguments) -> None:
     from blklab.runners.host.journal import list_leftovers
     from blklab.runners.host.live import plan_report, tuner
     from blklab.system.roots import Roots
-    from blklab.trace.record.live_latency import find_obstacle, record_latencies
+    from blklab.trace.record.live_latency import describe_obstacle, find_obstacle, record_latencies
 
     roots = Roots()
     total_ns, limit_ns = _check_live_options(arguments)
     if arguments.only_plan:
         plan, times = _make_plan(arguments, total_ns, limit_ns)
-        obstacle = "--no-trace" if arguments.no_trace else find_obstacle(plan.targets, roots)
+        obstacle = NO_TRACE if arguments.no_trace else find_obstacle(plan.targets, roots)
         lines = list(plan_report.describe_plan(plan, times, obstacle))
         if list_leftovers(roots):
             lines.append("note: a killed or running blklab has changed settings: see `blklab restore`")
@@ -185,14 +186,19 @@ def _tune_live(arguments: TuneArguments) -> None:
         for message in restored:
             common.warn(f"restored after a killed run: {message}")
         plan, times = _make_plan(arguments, total_ns, limit_ns)
-        obstacle = "--no-trace" if arguments.no_trace else find_obstacle(plan.targets, roots)
-        for line in plan_report.describe_plan(plan, times, obstacle):
-            common.tell(line)
         live_tuner = tuner.LiveTuner(plan, times, roots)
+        obstacle = NO_TRACE if arguments.no_trace else ""
         with ExitStack() as stack:
-            if not obstacle:
-                live_tuner.trace = stack.enter_context(record_latencies(plan.targets, times.interval_ns, roots))
+            if not arguments.no_trace:
+                try:
+                    live_tuner.trace = stack.enter_context(record_latencies(plan.targets, times.interval_ns, roots))
+                except BlklabError as error:
+                    obstacle = describe_obstacle(error)
+            for line in plan_report.describe_plan(plan, times, obstacle):
+                common.tell(line)
             common.tell(f"The load now: {live_tuner.look()}")
+            if live_tuner.trace is None:
+                stack.close()  # A trace that shows nothing costs as well
             campaign = _run_slices(arguments, live_tuner)
     common.note(f"stored as campaign {campaign}: blklab tune {campaign}, blklab report {campaign}")
     _show_tuning(arguments, str(campaign))

@@ -15,10 +15,11 @@ from blklab.errors import BlklabError
 from blklab.runners.host.live.watch import WAYS, TracedLatency
 from blklab.system import child_process
 from blklab.system.identity import BlockDevice
+from blklab.system.mounts import mounts
 from blklab.system.roots import Roots
 from blklab.trace.profile import PROFILES
 from blklab.trace.record.blktrace import end, failure, stop
-from blklab.trace.record.checks import RecordedDevice, ready_blktrace
+from blklab.trace.record.checks import RecordedDevice, check_kernel, check_privileges, check_untraced, ready_blktrace
 from blklab.trace.record.live import BUFFERS
 
 
@@ -27,13 +28,23 @@ def _list_recorded(targets: Sequence[BlockDevice]) -> list[RecordedDevice]:
 
 
 def find_obstacle(targets: Sequence[BlockDevice], roots: Roots) -> str:
-    """Returns why these devices cannot be recorded; empty if they can. Nothing stays changed."""
+    """Returns why these devices cannot be recorded, as far as that is known without a change; empty if they can."""
+    devices = _list_recorded(targets)
     try:
-        child_process.command(["true"])
-        with ready_blktrace(_list_recorded(targets), roots):
-            return ""
+        check_privileges(roots)
+        child_process.command([child_process.find("blktrace", "blktrace")])
+        check_kernel(devices, roots)
+        for mount in mounts(roots):
+            if mount.kind == "debugfs":
+                check_untraced(devices, mount.point)
     except BlklabError as error:
-        return f"no trace can be recorded ({error})"
+        return describe_obstacle(error)
+    return ""
+
+
+def describe_obstacle(error: BlklabError) -> str:
+    """Returns why no trace is recorded, as a clause."""
+    return f"no trace can be recorded ({error})"
 
 
 @dataclass
