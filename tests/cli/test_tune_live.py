@@ -115,7 +115,8 @@ def test_the_limit_in_the_first_slice_leaves_no_campaign(run: Run, array: Machin
     result = run(*LIVE)
     assert (result.status, result.out) == (1, "")
     assert "in 2 successive intervals" in result.err
-    assert "0 campaigns" in run("runs", "list").out
+    assert "blklab: no setting stays changed" in result.err
+    assert "no campaigns" in run("runs", "list").out
     assert value_of(array, "md0/queue/read_ahead_kb") == "1024"
 
 

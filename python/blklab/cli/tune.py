@@ -202,8 +202,8 @@ def _tune_live(arguments: TuneArguments) -> None:
             campaign = _run_slices(arguments, live_tuner)
     common.note(f"stored as campaign {campaign}: blklab tune {campaign}, blklab report {campaign}")
     _show_tuning(arguments, str(campaign))
-    if live_tuner.ended:
-        raise BlklabError(live_tuner.ended)
+    if live_tuner.ended is not None:
+        raise live_tuner.ended
 
 
 def _check_live_options(arguments: TuneArguments) -> tuple[int, int]:

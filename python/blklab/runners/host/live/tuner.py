@@ -102,7 +102,7 @@ class LiveTuner:
     look_ns: int = LOOK_NS
     sleep: Callable[[float], object] = time.sleep
     clock: Callable[[], int] = time.monotonic_ns
-    ended: str = ""  # Why it ended before its time
+    ended: BlklabError | None = None  # Why it ended before its time
     _exceeded: int = field(default=0, init=False)
     _finished: int = field(default=0, init=False)
 
@@ -150,17 +150,20 @@ class LiveTuner:
 
         Otherwise raises BlklabError. An interrupt restores the setting and is raised on.
         """
+        journal = HostJournal(self.roots)
         try:
-            with HostJournal(self.roots) as journal, Guardian(journal, self.silence_s) as guardian:
+            with journal, Guardian(journal, self.silence_s) as guardian:
                 for cell in cells:
                     if ledger.begin(cell):
                         result = self._measure_slice(cell, journal, guardian)
                         ledger.end(cell, result)
                         self._finished += 1
         except BlklabError as error:
+            if not journal.list_changed_owners():
+                error.details = (*error.details, "no setting stays changed")
             if not self._finished:
                 raise
-            self.ended = f"{error}: ended early, finished slices are stored"
+            self.ended = error
 
     def _measure_slice(self, cell: Cell, journal: HostJournal, guardian: Guardian) -> FinishedRun:
         """Returns the figures of one slice. Raises BlklabError, and leaves no setting changed."""
