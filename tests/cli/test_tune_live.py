@@ -182,7 +182,7 @@ def test_what_a_killed_tuning_left_is_restored_first(run: Run, array: Machine) -
     state.mkdir(mode=0o700)
     owner = {"journal": 1, "boot_id": "boot-1", "pid": 4999999, "start": 5}
     node = str((array.roots.sys / "class/block/md0").resolve())
-    device = {
+    device: dict[str, object] = {
         "path": "/dev/md0",
         "name": "md0",
         "number": "9:0",
