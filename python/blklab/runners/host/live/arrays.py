@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from pathlib import Path
 
+from blklab.md import command_lines
 from blklab.system.layers import SysfsLayer, partitions
 from blklab.system.roots import Roots, entries, read_text
 
@@ -45,7 +46,7 @@ def find_problem(arrays: Iterable[Path], checked_names: Collection[str], roots: 
     """
     for node in arrays:
         expected_action = "check" if node.name in checked_names else "idle"
-        name = roots.device(node.name)
+        name = str(roots.device(node.name))
         md = node / "md"
         if not md.is_dir():
             return f"{name}: the array is gone"
@@ -56,17 +57,17 @@ def find_problem(arrays: Iterable[Path], checked_names: Collection[str], roots: 
         if missing_members not in {None, "", "0"}:
             return (
                 f"{name}: degraded: {missing_members} of its members missing; live tuning needs a complete array: "
-                f"see mdadm --detail {name}"
+                f"see {command_lines.show_detail(name)}"
             )
         action = read_text(md / "sync_action") or "idle"
         if action in {"idle", "none"} and expected_action == "check":
             return (
                 f"{name}: idle: sync speeds have an effect only while an array is checked; start a check first: "
-                f"mdadm --action=check {name}"
+                f"{command_lines.check_array(name)}"
             )
         if action not in {"idle", "none", expected_action}:
             return (
                 f"{name}: found sync_action {action}, expected {expected_action}: wait until it ends: "
-                f"mdadm --wait {name}"
+                f"{command_lines.wait_for_sync(name)}"
             )
     return ""

@@ -205,7 +205,7 @@ def _find_target(name: str, key: str, roots: Roots) -> BlockDevice:
     if key in ONLY_ARRAYS and kind != "md":
         raise UsageError(f"{name}: {key} is a setting of arrays, and this is a disk: name the array")
     if read_text(device.node / "queue/iostats") == "0":
-        raise UsageError(f"{name}: the kernel does not count its I/O: echo 1 > /sys/block/{device.name}/queue/iostats")
+        raise UsageError(f"{name}: the kernel does not count its I/O: write 1 to {device.node}/queue/iostats")
     return device
 
 
