@@ -53,7 +53,7 @@ def write_line(values: object) -> None:
 def tune(array: str, silence_s: float) -> None:
     guardian.PYTHON = write_suspension.PYTHON
     roots = Roots()
-    plan = make_plan(LiveRequest("read_ahead_kb", ["128", "512"], [array], 100 * SECOND, seed=1), roots)
+    plan = make_plan(LiveRequest("read_ahead_kb", ["512", "1024"], [array], 100 * SECOND, seed=1), roots)
     times = SliceTimes(6 * SECOND, 2 * SECOND, SECOND, blocks=2)
     tuner = LiveTuner(plan, times, roots, silence_s=silence_s)
     with record_latencies(plan.targets, times.interval_ns, roots) as trace:
