@@ -74,14 +74,14 @@ class Guardian:
                     start_new_session=True,
                 )
         except OSError as error:
-            self.__exit__(None, None, None)
+            self._end()
             raise EnvironmentLacks(f"{PYTHON[0]}: {error.strerror}", "check the installation of Python") from None
         finally:
             os.close(read_end)
         output = self._process.stdout
         if output is None or not select.select([output], [], [], START_TIMEOUT_S)[0] or output.readline() != READY:
             self._process.kill()
-            self.__exit__(None, None, None)
+            self._end()
             raise EnvironmentLacks(
                 f"the process that restores the settings after a crash does not start ({' '.join(PYTHON)})",
                 "nothing was changed; check the installation of blklab",
@@ -101,6 +101,9 @@ class Guardian:
         self, _kind: type[BaseException] | None, _error: BaseException | None, _traceback: TracebackType | None
     ) -> None:
         """Ends it; if a setting is not restored, it tries that when this process has ended."""
+        self._end()
+
+    def _end(self) -> None:
         is_all_restored = not self._journal.list_changed_owners()
         if is_all_restored:
             with suppress(BrokenPipeError):
