@@ -200,7 +200,7 @@ def _tune_live(arguments: TuneArguments) -> None:
             if live_tuner.trace is None:
                 stack.close()  # A trace that shows nothing costs as well
             campaign = _run_slices(arguments, live_tuner)
-    common.note(f"stored as campaign {campaign}: blklab tune {campaign}, blklab report {campaign}")
+    common.tell(f"stored as campaign {campaign}: blklab tune {campaign}, blklab report {campaign}")
     _show_tuning(arguments, str(campaign))
     if live_tuner.ended is not None:
         raise live_tuner.ended
