@@ -14,7 +14,9 @@ from blklab.text.printing import printable
 @click.command()
 @json_option
 def restore(*, as_json: bool) -> None:
-    """Restore the settings and remove the files that a killed `blklab run --on host` left.
+    """Restore the settings and remove the files that a killed run left.
+
+    A run is `blklab run --on host` or `blklab tune --live`.
 
     A run that ends normally, with an error or by Ctrl-C restores everything itself. Each change is
     written to a journal first, in $BLKLAB_STATE; default: /var/lib/blklab (root) or blklab in

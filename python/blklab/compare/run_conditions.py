@@ -34,8 +34,13 @@ def condition_notes(name: str, runs: Sequence[StoredRun]) -> Iterator[Diagnostic
         yield note("warning", f"{name} has more warnings: blklab runs show")
 
 
-def drift_notes(name: str, runs: Sequence[StoredRun], metrics: Sequence[str]) -> Iterator[Diagnostic]:
+def drift_notes(
+    name: str, runs: Sequence[StoredRun], metrics: Sequence[str], *, is_order_random: bool = False
+) -> Iterator[Diagnostic]:
     """Yields the metrics of a campaign that rose or fell in the order of measurement."""
+    consequence = 'order = "random" keeps this out of the differences between cells'
+    if is_order_random:
+        consequence = "the order was random, so this is not a difference between cells"
     for metric in metrics:
         drift = find_drift(runs, metric, SURE / max(1, len(metrics)))
         if drift is not None:
@@ -44,8 +49,7 @@ def drift_notes(name: str, runs: Sequence[StoredRun], metrics: Sequence[str]) ->
                 "drift",
                 (
                     f"{metric} of {name} {verb} by {100 * abs(drift):.0f} % from the first run to the last, "
-                    "everything else being equal: the machine or the disks changed meanwhile; "
-                    'order = "random" keeps this out of the differences between cells'
+                    f"everything else being equal: the load, the machine or the disks changed meanwhile; {consequence}"
                 ),
             )
 

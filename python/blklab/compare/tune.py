@@ -12,8 +12,10 @@ from typing import Any
 from blklab.compare.comparison import REPEAT, compare, comparison_sides
 from blklab.compare.decision import FIRST_LOOK, MARGIN, Decision, MetricQuestion, Pair, Rule, decide_family
 from blklab.compare.metrics import METRICS, metric_name, with_direction
+from blklab.compare.run_conditions import note
 from blklab.compare.samples import Measured, Points, mark_unchanged, run_samples
 from blklab.compare.variation import RunSample, mean
+from blklab.diagnostic import Diagnostic
 from blklab.errors import UsageError
 from blklab.experiment.sweep import AS_IS, MD, MODE, VM, is_setting, no_effect
 from blklab.installed_documents import document_path
@@ -140,6 +142,24 @@ def tune(
     ):
         tunings += _tunings(contexts_of_metric, question.rule, decisions)
     return tunings
+
+
+LIVE = "live"  # The key of a stored experiment that was measured under a production load
+
+
+def default_metric(campaign: CampaignRow) -> str:
+    """Returns the metric that a sweep is judged by if the user names none."""
+    return str(campaign.experiment.get(LIVE, {}).get("metric", "iops"))
+
+
+def live_notes(campaign: CampaignRow) -> Iterator[Diagnostic]:
+    """Yields what to know about a sweep under a production load."""
+    if LIVE in campaign.experiment:
+        yield note(
+            "load",
+            "the load was not blklab's and may have changed: slices are compared as independent runs, not in pairs by "
+            "block, so changes of the load make the intervals wider; --metric iops shows whether the load was the same",
+        )
 
 
 def _find_varying(contexts: Sequence[Mapping[str, str]]) -> set[str]:

@@ -1,8 +1,8 @@
 """Carries out a plan on a runner, with a store that keeps finished cells; can resume after a crash."""
 
 import gc
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from traceback import clear_frames
 from typing import Any
@@ -75,6 +75,34 @@ def carry_out(
     return CampaignOutcome(ordered_results, errors, None if campaign is None else campaign.number)
 
 
+@contextmanager
+def open_campaign(
+    plan: ExperimentPlan,
+    store: Store,
+    environment: Mapping[str, Any],
+    on_cell_end: Callable[[int], None] = lambda _done: None,
+) -> "Iterator[StoreLedger]":
+    """Gives a ledger for cells that need not all be measured: the campaign has only the finished ones afterwards.
+
+    Without a finished cell, the campaign is removed.
+    """
+    campaign = store.begin(plan, environment.get("host"))
+    ledger = StoreLedger(plan.runner, store, campaign, environment, on_cell_end)
+    try:
+        yield ledger
+    except BaseException as error:
+        clear_frames(error.__traceback__)
+        gc.collect()
+        raise
+    finally:
+        ledger.release()
+        if ledger.results:
+            finished_runs = {result.run for result in ledger.results.values()}
+            store.remove(sorted(set(campaign.waiting.values()) - finished_runs), whole_campaigns=False)
+        else:
+            store.remove([campaign.number], whole_campaigns=True)
+
+
 def of_run(store: Store, run: query.StoredRun) -> RunResult:
     """Returns the result of a finished run, with its series."""
     outcome = replace(run.figures, series=series.as_outcome(query.points(store, run.id)))
@@ -108,6 +136,11 @@ class StoreLedger:
     errors: dict[int, str] = field(default_factory=dict)
     done: int = 0
     under_way: set[int] = field(default_factory=set)
+
+    @property
+    def campaign_number(self) -> int:
+        """The number of the campaign in the store; 0 without a store."""
+        return 0 if self.campaign is None else self.campaign.number
 
     def waits(self, cell: Cell) -> bool:
         """Tells whether a cell is not finished yet."""

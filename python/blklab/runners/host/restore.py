@@ -21,8 +21,8 @@ class RestoreReport:
     running: list[str] = field(default_factory=list)  # Journals whose blklab is still running
 
 
-def restore(roots: Roots) -> RestoreReport:
-    """Undoes every journal whose owner is dead, and removes it when nothing remains.
+def restore(roots: Roots, only: Path | None = None) -> RestoreReport:
+    """Undoes every journal whose owner is dead, or one of them `only`, and removes it when nothing remains.
 
     Settings of an earlier boot are void; directories are not. A device that is gone is reported and done; one whose
     name now belongs to another disk is not written to. What fails is tried again next time.
@@ -31,6 +31,8 @@ def restore(roots: Roots) -> RestoreReport:
     if roots.state.is_dir():
         state_directory.prepare(roots)  # root acts on its contents, so only root may have written it
     for path in journals.list_leftovers(roots):
+        if only is not None and path != only:
+            continue
         try:
             with journals.lock_leftover(path, roots) as leftover:
                 if leftover is None:

@@ -86,7 +86,8 @@ def current(path: Path, key: str) -> str | None:
     return " ".join(value.split())
 
 
-def _is_same_value(key: str, expected: str, value: str | None) -> bool:
+def is_same_value(key: str, expected: str, value: str | None) -> bool:
+    """Tells whether a present value is the expected one, in any spelling."""
     if value is None:
         return False
     if key == "wbt_lat_usec" and expected == "-1":  # the kernel's default, unknown here
@@ -181,7 +182,7 @@ def _plan(
             continue
         if key not in FILES:
             path_of(None, key, roots)  # raises; a scheduler's own are put back, but not for users
-        having = [device for node, device in disks.items() if _has(node, key, roots)]
+        having = [device for node, device in disks.items() if has_setting(node, key, roots)]
         if not having:
             names = ", ".join(sorted(device.name for device in disks.values())) or "no device"
             raise UsageError(f"settings: {key}: not found on {names}: none of these devices has it")
@@ -190,7 +191,8 @@ def _plan(
     return plan
 
 
-def _has(node: Path, key: str, roots: Roots) -> bool:
+def has_setting(node: Path, key: str, roots: Roots) -> bool:
+    """Tells whether a device has a setting with a meaning: md and most of dm have no queue of requests."""
     if read_text(path_of(node, key, roots)) is None:
         return False
     if key in OF_REQUESTS and not (node / "mq").is_dir():
@@ -269,7 +271,7 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
     for _ in range(2):
         for key in sorted(values, key=_rank):
             path = path_of(node, key, roots)
-            if _is_same_value(key, values[key], current(path, key)):
+            if is_same_value(key, values[key], current(path, key)):
                 continue
             try:
                 _write(path, values[key])
@@ -278,7 +280,7 @@ def put_back(device: BlockDevice | None, values: Mapping[str, str], roots: Roots
     problems = []
     for key, value in values.items():
         present = current(path_of(node, key, roots), key)
-        if not _is_same_value(key, value, present):
+        if not is_same_value(key, value, present):
             why = failures.get(key, "")
             problems.append(f"{owner}: {key}: found {present}, expected the former value {value}{why}")
     return problems
@@ -288,7 +290,7 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Chan
     owner = _owner_name(device)
     path = path_of(device.node if device else None, key, roots)
     before = current(path, key)
-    if before is not None and value != "-1" and _is_same_value(key, value, before):
+    if before is not None and value != "-1" and is_same_value(key, value, before):
         return None
     try:
         _write(path, value)
@@ -302,7 +304,7 @@ def _set(device: BlockDevice | None, key: str, value: str, roots: Roots) -> Chan
         message = f"settings: {owner}: {key}: the kernel refused {value!r} ({error.strerror}){hint}"
         raise UsageError(message) from None
     after = current(path, key)
-    if not _is_same_value(key, value, after):
+    if not is_same_value(key, value, after):
         raise BlklabError(
             f"settings: {owner}: {key}: wrote {value}, but the kernel set {after}; "
             f"choose a value that it accepts ({path})"
