@@ -99,9 +99,9 @@ class _StackResolver:
         if name == stack:
             raise problems.fail(path, f"{name!r} is the stack with the filesystem itself: write {INTERNAL!r}")
         if name in self.disks:
-            node, size = self.disk(name, "the journal", path)
+            node, size = self.disk(name, "journal", path)
         elif name in self.used:
-            raise problems.fail(path, f"{name!r} is used twice: in {self.used[name]!r} and in the journal")
+            raise problems.fail(path, f"{name!r} is used twice: in {self.used[name]!r} and in 'journal'")
         else:
             node, size = self.stack(name, (stack,))
         if any(kind in CACHES for kind, _ in documents.arrays_and_volumes(node)):
