@@ -241,8 +241,7 @@ CASES = [
     ),
     (
         STACK,
-        '[devices.log]\nmodel = "pm983"\nsize = "8MiB"\n'
-        f'[settings.filesystem]\ntype = "xfs"\njournal = "log"\n{STACK}',
+        f'[devices.log]\nmodel = "pm983"\nsize = "8MiB"\n[settings.filesystem]\ntype = "xfs"\njournal = "log"\n{STACK}',
         "settings.filesystem.journal: 'log' has 8 MiB, expected at least 64 MiB",
     ),
     (

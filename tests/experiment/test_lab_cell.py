@@ -177,11 +177,7 @@ def test_a_file_leaves_room_for_its_filesystem(document: Document) -> None:
 
 
 def test_a_journal_on_another_device(document: Document) -> None:
-    result = document(
-        ARRAY,
-        'device = "fast"',
-        more='[settings]\nfilesystem = { type = "ext4", journal = "slow" }\n',
-    )
+    result = document(ARRAY, 'device = "fast"', more='[settings]\nfilesystem = { type = "ext4", journal = "slow" }\n')
     assert result["stack"] == {"device": 0}
     assert result["filesystem"] == {"type": "ext4", "journal": {"device": 1}}
     assert [device["name"] for device in result["devices"]] == ["fast", "slow"]

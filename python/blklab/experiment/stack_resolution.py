@@ -18,7 +18,6 @@ from blklab.md.levels import STRIPED
 from blklab.toml_files import problems
 from blklab.toml_files.problems import KeyedError
 
-
 JOURNAL = "settings.filesystem"  # The table that says where the journal is
 LEAST_JOURNAL = 64 << 20  # Bytes: mkfs.xfs refuses less (xfsprogs 5.19, `validate_supported`)
 

@@ -236,7 +236,6 @@ class Settings(QueueKeys):
             case kind:
                 return COMMITS.get(kind)
 
-
     @property
     def journal(self) -> str | None:
         """Where the journal is: a device or a stack, or `internal`. None if the experiment does not say it."""
