@@ -99,10 +99,10 @@ fn new_journal(cell: &Cell, top: &Child, device: Option<Child>, kernel: Kernel) 
     };
     let mut journal = Journal::new(filesystem.commit_ns, top.limits.sectors);
     if let Some(spec) = &cell.journal {
-        journal.syncing = Some(Syncing::new(spec.log, &top.limits, device.is_some(), kernel));
+        journal.syncing = Some(Syncing::new(spec.log, top.limits.chunk, device.is_some(), kernel));
     }
     if let Some(device) = device {
-        journal.move_to(&device);
+        journal.move_to(device.target, device.limits.sectors);
     }
     Ok(Task::new(Role::Journal(Box::new(journal)), 0))
 }

@@ -87,14 +87,13 @@ impl Simulation {
             return;
         }
         if task.blocked {
-            match &mut task.role {
-                Role::Replay(_) => return self.run_replay(number),
-                Role::Journal(journal) => {
-                    if journal.take_timer(self.now) {
-                        return; // Nothing has become free
-                    }
-                }
-                _ => {}
+            if matches!(task.role, Role::Replay(_)) {
+                return self.run_replay(number);
+            }
+            if let Role::Journal(journal) = &mut task.role
+                && journal.take_timer(self.now)
+            {
+                return; // Nothing has become free
             }
             task.blocked = false;
             if !self.send_queued_bios(number) {

@@ -9,7 +9,6 @@
 //! time: what changes meanwhile is in the next one, which all jobs that wait share.
 
 use crate::bio::{Flags, Op};
-use crate::engine::{Child, Limits};
 use crate::events::Time;
 use crate::kernel::Kernel;
 use crate::load::Log;
@@ -49,12 +48,13 @@ pub struct Syncing {
 }
 
 impl Syncing {
-    /// The rules of a filesystem on a stack with these limits; `is_external`: its journal is on another device.
-    pub fn new(log: Log, stack: &Limits, is_external: bool, kernel: Kernel) -> Self {
+    /// The rules of a filesystem on a stack with chunks of so many sectors, 0 for none; `is_external`: its journal is on
+    /// another device.
+    pub fn new(log: Log, chunk: u64, is_external: bool, kernel: Kernel) -> Self {
         let is_xfs = log == Log::Xfs;
         Self {
             log,
-            record_bytes: if is_external { RECORD } else { record_bytes(stack) },
+            record_bytes: if is_external { RECORD } else { record_bytes(chunk) },
             // fs/xfs/xfs_file.c, `xfs_file_fsync`; fs/xfs/xfs_log.c, `xlog_write_iclog`.
             flushes_data_first: is_xfs && is_external,
             data_flush: is_xfs && is_external,
@@ -71,10 +71,10 @@ impl Syncing {
 const RECORD: u32 = 4096;
 
 /// Bytes of a record on a stack: mkfs.xfs gives the log the stripe unit of the data, or 32 KiB if that is above 256 KiB.
-fn record_bytes(stack: &Limits) -> u32 {
-    match stack.chunk * 512 {
+fn record_bytes(chunk: u64) -> u32 {
+    match chunk * 512 {
         0 => RECORD,
-        chunk @ ..=0x4_0000 => chunk as u32,
+        bytes @ ..=0x4_0000 => bytes as u32,
         _ => 32 << 10,
     }
 }
@@ -107,10 +107,10 @@ impl Journal {
         }
     }
 
-    /// Moves the log to a device, which it fills.
-    pub fn move_to(&mut self, device: &Child) {
-        self.device = Some(device.target);
-        self.log = (0, device.limits.sectors, 0);
+    /// Moves the log to a device of `sectors`, which it fills.
+    pub fn move_to(&mut self, target: u16, sectors: u64) {
+        self.device = Some(target);
+        self.log = (0, sectors, 0);
     }
 
     /// Allocates the next `sectors` of the log and returns the first.

@@ -68,8 +68,8 @@ UNMEASURED = 0.3
 """The deviation of arrays that no measurement shows: what md's threads and locks cost there is a sum of steps."""
 
 COMMITS = 0.3
-"""The deviation of loads that wait for the commits of a filesystem's journal on disks of a model, as that of arrays that
-no measurement shows. The disks of the lab, which judge commits (reference/lab/journals.toml), flush at no cost."""
+"""The deviation of loads that wait for the commits of a filesystem's journal on disks with a model: as that of arrays
+which no measurement shows. The disks of the lab, which judge commits (reference/journals.toml), flush at no cost."""
 
 MEASURED_IOPS = 602_000
 """IOPS of the fastest array of flash disks in reference/: a RAID-1 of two (fio_runs.csv, `fast-raid1`)."""
