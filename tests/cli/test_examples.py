@@ -50,6 +50,7 @@ SMALLER = {  # For machines without so much space
     ("article-2008-spindles", "host"): ("--set", "size=64MiB"),
     ("article-2019-mirrors", "host"): ("--set", "size=64MiB"),
     ("saturation", "host"): ("--set", "size=64MiB"),
+    ("journal", "host"): ("--set", "size=64MiB"),
 }
 OFFERED = [kernels.OfferedKernel(f"{version}-cloud-amd64", "1") for version in ("6.1.0-49", "6.12.107+deb12")]
 

@@ -221,6 +221,31 @@ CASES = [
     ),
     (
         'kernel = "4.19"',
+        'filesystem = { type = "ext4", journal = "nvm" }',
+        "settings.filesystem.journal: there is no device or stack 'nvm'; did you mean 'nvme'?",
+    ),
+    (
+        'kernel = "4.19"',
+        'filesystem = { type = "ext4", journal = "nvme" }',
+        "settings.filesystem.journal: 'nvme' is used twice: in 'near' and in 'journal'",
+    ),
+    (
+        'kernel = "4.19"',
+        'filesystem = { type = "xfs", journal = "near" }',
+        "settings.filesystem.journal: 'near' is the stack with the filesystem itself: write 'internal'",
+    ),
+    (
+        'kernel = "4.19"',
+        'filesystem = { type = "xfs", journal = "" }',
+        "settings.filesystem.journal: found '', expected 'internal', or the name of a device or a stack",
+    ),
+    (
+        STACK,
+        f'[devices.log]\nmodel = "pm983"\nsize = "8MiB"\n[settings.filesystem]\ntype = "xfs"\njournal = "log"\n{STACK}',
+        "settings.filesystem.journal: 'log' has 8 MiB, expected at least 64 MiB",
+    ),
+    (
+        'kernel = "4.19"',
         'runtime = "1 fortnight"',
         "settings.runtime: '1 fortnight' is not a duration: write 1.5s, 200ms, 10us, 1h30m or seconds",
     ),

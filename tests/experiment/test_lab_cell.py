@@ -181,6 +181,13 @@ def test_a_file_leaves_room_for_its_filesystem(document: Document) -> None:
     assert 0.85 < result["room"] / (1 << 30) < 0.9
 
 
+def test_a_journal_on_another_device(document: Document) -> None:
+    result = document(ARRAY, 'device = "fast"', more='[settings]\nfilesystem = { type = "ext4", journal = "slow" }\n')
+    assert result["stack"] == {"device": 0}
+    assert result["filesystem"] == {"type": "ext4", "journal": {"device": 1}}
+    assert [device["name"] for device in result["devices"]] == ["fast", "slow"]
+
+
 def test_models_are_simulated_alone_within_the_smallest(document: Document) -> None:
     result = document('kind = "throttled"\niops_total = 1000', 'model = "pm983"')
     (alone,) = result["alone"]

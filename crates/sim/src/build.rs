@@ -5,15 +5,15 @@ use std::rc::Rc;
 
 use crate::cell::Cell;
 use crate::device::Controller;
-use crate::engine::{Limits, Role, Simulation, StopCondition, Task};
+use crate::engine::{Child, Limits, Role, Simulation, StopCondition, Task};
 use crate::error::SimError;
 use crate::kernel::Kernel;
 use crate::load;
 use crate::metrics::MetricsRecorder;
-use crate::targets::{self, BuildContext};
-use crate::task::Journal;
+use crate::targets::{self, BuildContext, BuiltStack};
 use crate::task::file_reader::FileReader;
 use crate::task::job::JobState;
+use crate::task::journal::{Journal, Syncing};
 use crate::task::placement::Placement;
 use crate::task::read_ahead::PAGE;
 use crate::task::replay::{ReplayIos, ReplayState};
@@ -35,8 +35,15 @@ pub fn build_simulation(cell: &Cell, trace: Option<ReplayIos>) -> Result<Simulat
             .map(|(name, spec)| (name.as_str(), Rc::new(RefCell::new(Controller::new(spec)))))
             .collect(),
     };
-    let (targets, top) = targets::build(&cell.stack, &cell.devices, &context)?;
-    let tasks = new_tasks(cell, trace, &top.limits, context.kernel)?;
+    let device = cell.journal.as_ref().and_then(|journal| journal.device.as_ref());
+    let BuiltStack { targets, top, journal } = targets::build(&cell.stack, device, &cell.devices, &context)?;
+    let mut tasks = new_tasks(cell, trace, &top.limits, context.kernel)?;
+    if cell.filesystem.is_some() || cell.journal.is_some() {
+        tasks.push(new_journal(cell, &top, journal, context.kernel)?);
+    }
+    if cell.jobs.iter().any(|job| job.buffered && job.read_share < 1.0) {
+        tasks.push(Task::new(Role::Flusher, 0));
+    }
     let flusher = tasks.iter().position(|task| matches!(task.role, Role::Flusher)).map(|task| task as u32);
     let group_names = cell.jobs.iter().map(|j| j.name.clone()).chain(cell.replay.iter().map(|_| REPLAY.into()));
     let stop_condition = StopCondition {
@@ -82,13 +89,22 @@ fn new_tasks(cell: &Cell, trace: Option<ReplayIos>, top: &Limits, kernel: Kernel
         (Some(_), None) => return wrong("the cell has `replay`, but no trace was given"),
         (None, Some(_)) => return wrong("a trace was given, but the cell has no `replay`"),
     }
-    if let Some(filesystem) = &cell.filesystem {
-        tasks.push(Task::new(Role::Journal(Box::new(Journal::new(filesystem.commit_ns, sectors))), 0));
-    }
-    if cell.jobs.iter().any(|job| job.buffered && job.read_share < 1.0) {
-        tasks.push(Task::new(Role::Flusher, 0));
-    }
     Ok(tasks)
+}
+
+/// The filesystem's journal, on the stack `top` or on its own device.
+fn new_journal(cell: &Cell, top: &Child, device: Option<Child>, kernel: Kernel) -> Result<Task, SimError> {
+    let Some(filesystem) = &cell.filesystem else {
+        return Err(SimError::Stack("the cell has a `journal`, but no `filesystem`".into()));
+    };
+    let mut journal = Journal::new(filesystem.commit_ns, top.limits.sectors);
+    if let Some(spec) = &cell.journal {
+        journal.syncing = Some(Syncing::new(spec.log, top.limits.chunk, device.is_some(), kernel));
+    }
+    if let Some(device) = device {
+        journal.move_to(device.target, device.limits.sectors);
+    }
+    Ok(Task::new(Role::Journal(Box::new(journal)), 0))
 }
 
 /// The dirty pages of a host; `task` is the flusher.

@@ -4,7 +4,7 @@
 //! are per second. Unknown fields are errors.
 
 pub use crate::device::{CommandOrder, Condition, ControllerSpec, FlashSpec, FlashUse, HddSpec, Model, ThrottledSpec};
-pub use crate::load::{Distribution, Filesystem, Host, IO_URING_PER_CENT, Job, Replay};
+pub use crate::load::{Distribution, Filesystem, Host, IO_URING_PER_CENT, Job, Log, Replay};
 pub use crate::targets::Node;
 pub use crate::targets::delay::Delay;
 pub use crate::targets::md::{Level, Md, Member, SyncAction};
@@ -12,6 +12,17 @@ pub use crate::targets::queue::{Device, QueueSettings, Scheduler};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+
+/// A filesystem's journal, which each flush of a job (`fsync`) commits, if a file has changed.
+#[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct JournalSpec {
+    /// How commits are written.
+    pub log: Log,
+    /// What the journal is on: an external journal of ext4, a log device of XFS; `null`: on the stack itself.
+    #[serde(default)]
+    pub device: Option<Node>,
+}
 
 /// A cell combines devices to a stack, and has the jobs that use it.
 #[derive(Clone, Debug, Serialize, Deserialize, crate::JsonSchema)]
@@ -45,6 +56,10 @@ pub struct Cell {
     pub dirty_background_bytes: Option<u64>,
     /// The filesystem whose journal commits interrupt the jobs; `null`: the load uses the raw device.
     pub filesystem: Option<Filesystem>,
+    /// Where the filesystem's journal is, and how a flush of a job commits; `null`: in the middle of the stack, and a
+    /// flush of a job commits nothing.
+    #[serde(default)]
+    pub journal: Option<JournalSpec>,
     /// Whether the regions of the jobs are files that are spread over the stack; otherwise they lie as their offsets
     /// say.
     #[serde(default)]

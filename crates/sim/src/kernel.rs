@@ -106,6 +106,9 @@ differences! {
     /// A resync above its least speed has 32 I/Os at most in flight while other I/O goes on (e5797ae7033f and
     /// 03720d82d730, 6.16: `is_mddev_idle`, `sync_io_depth`).
     resync_yields: |kernel| kernel >= Kernel(6, 16);
+    /// A commit of an external journal of ext4 flushes the filesystem's device after each fsync (aac45075f6d7, 6.15);
+    /// before, only if blocks were allocated, so that a power failure can lose overwritten data. 6.1.192 lacks it.
+    commits_flush_data: |kernel| kernel >= Kernel(6, 15);
     /// dm-writecache exists ("dm: add writecache target", 4.18).
     has_writecache: |kernel| kernel >= Kernel(4, 18);
     /// dm-writecache does not write back while writes go around it ("dm writecache: pause writeback if cache full and

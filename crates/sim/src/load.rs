@@ -10,6 +10,16 @@ pub struct Filesystem {
     pub commit_ns: u64,
 }
 
+/// How a filesystem writes the commits of its journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, crate::JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Log {
+    /// As ext3 and ext4: the changed blocks, a flush, then the commit block with forced unit access.
+    Jbd2,
+    /// As XFS: a flush, then one record with forced unit access.
+    Xfs,
+}
+
 /// A group of equal jobs, in fio's words.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, crate::JsonSchema)]
 #[serde(deny_unknown_fields)]

@@ -39,6 +39,7 @@ Job = TypedDict("Job", {
     "rate_iops": NotRequired[float], "read_share": float, "read_sizes": list[tuple[int, float]], "size": int,
     "thinktime_blocks": NotRequired[int], "thinktime_ns": NotRequired[int], "write_sizes": list[tuple[int, float]],
 })
+JournalSpec = TypedDict("JournalSpec", {"device": "NotRequired[Node | None]", "log": "Log"})
 LvmCache = TypedDict("LvmCache", {
     "age_ns": NotRequired[int], "cache": "Node", "chunk": int, "metadata": NotRequired[int | None],
     "migration_threshold": NotRequired[int | None], "mode": "CacheMode", "name": str, "origin": "Node", "policy": str,
@@ -73,16 +74,17 @@ Cell = TypedDict("Cell", {
     "controllers": "NotRequired[dict[str, ControllerSpec]]", "devices": "list[Device]",
     "dirty_background_bytes": NotRequired[int | None], "dirty_bytes": NotRequired[int | None],
     "filesystem": "NotRequired[Filesystem | None]", "host": "NotRequired[Host]", "jobs": "NotRequired[list[Job]]",
-    "kernel": str, "max_ios": NotRequired[int | None], "ramp_ns": NotRequired[int], "ran_before": NotRequired[bool],
-    "read_ahead_bytes": NotRequired[int | None], "replay": "NotRequired[Replay | None]",
-    "runtime_ns": NotRequired[int | None], "seed": int, "series_ns": NotRequired[int], "spread": NotRequired[bool],
-    "stack": "Node",
+    "journal": "NotRequired[JournalSpec | None]", "kernel": str, "max_ios": NotRequired[int | None],
+    "ramp_ns": NotRequired[int], "ran_before": NotRequired[bool], "read_ahead_bytes": NotRequired[int | None],
+    "replay": "NotRequired[Replay | None]", "runtime_ns": NotRequired[int | None], "seed": int,
+    "series_ns": NotRequired[int], "spread": NotRequired[bool], "stack": "Node",
 })
 BcacheMode = Literal["writethrough", "writeback", "writearound", "none"]
 CacheMode = Literal["writethrough", "writeback", "passthrough"]
 Distribution = RandomDistribution | ZipfDistribution | ParetoDistribution | NormalDistribution | ZonedDistribution
 InitialState = Literal["empty", "junk", "junk-dirty", "warm", "layout"]
 Level = Literal["linear", "raid0", "raid1", "raid10", "raid4", "raid5", "raid6"]
+Log = Literal["jbd2", "xfs"]
 Model = dict[str, object]
 RandomMap = Literal["off", "repeated", "reshuffled"]
 Scheduler = Literal["none", "noop", "mq-deadline", "deadline", "cfq"]

@@ -175,6 +175,7 @@ def plan(
         model_notes += dict.fromkeys(_notes_on_zones(selected_cells))
         model_notes += dict.fromkeys(_notes_on_kernels(selected_cells))
         model_notes += dict.fromkeys(_notes_on_replays(source, selected_cells))
+        model_notes += _notes_on_journals(selected_cells)
     sweep_notes = sweep.without_effect(
         source.raw.get("sweep", {}), [(cell.labels, cell.document) for cell in selected_cells]
     )
@@ -303,6 +304,16 @@ def _notes_on_replays(source: load.ExperimentSource, cells: Sequence[Cell]) -> I
                 f"{workload}: the trace is replayed as fast as {depth} I/Os in flight allow; "
                 'timing = "recorded" keeps its times'
             )
+
+
+def _notes_on_journals(cells: Sequence[Cell]) -> Iterator[str]:
+    """Yields a note if fsync commits in some cells only: these cannot be compared with the others."""
+    commits = {"journal" in cell.document for cell in cells if cell.document["filesystem"] is not None}
+    if len(commits) > 1:
+        yield (
+            "an fsync commits only in cells whose filesystem has `journal`: to compare the others with them, "
+            'give them journal = "internal"'
+        )
 
 
 def _notes_on_kernels(cells: Sequence[Cell]) -> Iterator[str]:

@@ -144,6 +144,7 @@ class FilesystemDocument(TypedDict):
     """What is made on the stack."""
 
     type: str
+    journal: NotRequired[Mapping[str, Any]]  # The node of what the journal is on, if that is not the stack
 
 
 class LabCellDocument(FioCellDocument):

@@ -18,7 +18,7 @@ from blklab.devices.device import DiskTable
 from blklab.documents import cell
 from blklab.experiment import host_cell, jobs, load, sim_cell, stack_resolution, sweep
 from blklab.experiment.cell_form import CellDraft, CellForm
-from blklab.experiment.documents import FailureDocument, ReplayDocument, VirtualDiskDocument
+from blklab.experiment.documents import FailureDocument, FilesystemDocument, ReplayDocument, VirtualDiskDocument
 from blklab.experiment.tables import Experiment, Settings, Target
 from blklab.experiment.workload import Command, Job
 from blklab.toml_files import problems
@@ -70,16 +70,23 @@ def document(
         ],
         "stack": resolved_stack.node,
         "failures": resolved_stack.failures,
-        "filesystem": None if filesystem is None else {"type": filesystem},
+        "filesystem": None if filesystem is None else _filesystem(filesystem, resolved_stack),
         "room": room,
         "alone": _single_disk_jobs(tables, fio_fields.get("replay"), stack, resolved_stack),
         "settings": other_settings,
         **fio_fields,
     }
-    return CellDraft(lab_document, room, notes=notes)
+    return CellDraft(lab_document, room, notes=[*notes, *sim_cell.journal_notes(settings, resolved_stack)])
 
 
 FORM = CellForm("lab", document)
+
+
+def _filesystem(kind: str, resolved_stack: stack_resolution.ResolvedStack) -> FilesystemDocument:
+    """Returns the filesystem that is made on the stack."""
+    if resolved_stack.journal is None:
+        return {"type": kind}
+    return {"type": kind, "journal": resolved_stack.journal}
 
 
 def _check_failures(failures: Sequence[FailureDocument], runtime_ns: int | None, ramp_ns: int) -> None:
@@ -112,7 +119,8 @@ def _single_disk_jobs(
     """
     if all(device["model"]["kind"] == "throttled" for device in resolved_stack.devices):
         return []
-    smallest = min(device["bytes"] for device in resolved_stack.devices)
+    own_devices = resolved_stack.devices[: resolved_stack.own_devices]
+    smallest = min(device["bytes"] for device in own_devices)
     jobs_alone: list[cell.Job] = []
     if replay is not None:
         random_job = Job(rw="randrw", rwmixread=round(100 * replay["read_share"]), bs=str(replay["mean_bytes"]))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from blklab import kernels
 from blklab.documents import cell
 from blklab.errors import BlklabError
 from blklab.experiment import cell_form, jobs, load, stack_resolution
@@ -64,6 +65,7 @@ def document(
         document["controllers"] = controllers
     if host := settings.host.model_dump(exclude_none=True, exclude={"calibrated"}):
         document["host"] = complete_prices(host)
+    document |= _journal(settings, resolved_stack)
     document |= _page_cache(settings, documents)
     document |= load_ramp(tables)
     if find_placement(document, settings.placement) == SPREAD:
@@ -75,12 +77,42 @@ def document(
         resolved_stack.capacity,
         trace,
         deviations,
+        notes=journal_notes(settings, resolved_stack),
         ignored_options=ignored_options,
         is_placed=settings.placement is not None,
     )
 
 
 FORM = CellForm("sim", document, settings_are_keys=True)
+
+
+def _journal(settings: Settings, resolved_stack: stack_resolution.ResolvedStack) -> dict[str, cell.JournalSpec]:
+    """Returns `journal` of a cell: how fsync commits; empty if the experiment does not say where the journal is."""
+    if settings.journal is None:
+        return {}
+    journal: cell.JournalSpec = {"log": "xfs" if settings.filesystem_type == "xfs" else "jbd2"}
+    if resolved_stack.journal is not None:
+        journal["device"] = replace_volumes(resolved_stack.journal)
+    return {"journal": journal}
+
+
+FLUSHES_DATA = (6, 15)
+"""The first Linux whose ext4 flushes the filesystem's device in an fsync with an external journal of overwritten data
+(aac45075f6d7)."""
+
+
+def journal_notes(settings: Settings, resolved_stack: stack_resolution.ResolvedStack) -> list[str]:
+    """Returns a note if an fsync does not make data durable on this kernel."""
+    if resolved_stack.journal is None or settings.filesystem_type == "xfs":
+        return []
+    own_devices = resolved_stack.devices[: resolved_stack.own_devices]
+    has_cache = any(device["queue"]["write_back"] for device in own_devices)
+    if not has_cache or kernels.parse(settings.kernel) >= FLUSHES_DATA:
+        return []
+    return [
+        f"{settings.filesystem_type} with an external journal on Linux {settings.kernel}: an fsync of overwritten data "
+        "does not flush the disks of the data, and a power failure can lose it (fixed in 6.15, aac45075f6d7)"
+    ]
 
 
 def _page_cache(settings: Settings, jobs: Sequence[cell.Job]) -> dict[str, int]:

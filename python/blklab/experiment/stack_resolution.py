@@ -11,11 +11,15 @@ from blklab.documents import cell
 from blklab.experiment import capacity, documents
 from blklab.experiment.capacity import short
 from blklab.experiment.documents import FailureDocument
+from blklab.experiment.placement import CACHES
 from blklab.experiment.stack import MISSING, Bare, Md, Volume, parts
-from blklab.experiment.tables import Experiment, Settings
+from blklab.experiment.tables import INTERNAL, Experiment, Settings
 from blklab.md.levels import STRIPED
 from blklab.toml_files import problems
 from blklab.toml_files.problems import KeyedError
+
+JOURNAL = "settings.filesystem"  # The table that says where the journal is
+LEAST_JOURNAL = 64 << 20  # Bytes: mkfs.xfs refuses less (xfsprogs 5.19, `validate_supported`)
 
 
 @dataclass
@@ -28,6 +32,8 @@ class ResolvedStack:
     tables: list[DiskTable] = field(default_factory=list)  # The table of each device
     failures: list[FailureDocument] = field(default_factory=list)  # Members that fail during the load
     real: str | None = None  # A key that only a real kernel supports, if there is one
+    journal: documents.Node | None = None  # What the filesystem's journal is on, if that is not the stack
+    own_devices: int = 0  # How many of the devices, the first ones, are the stack's own: the others have the journal
 
 
 def inner(experiment: Experiment) -> set[str]:
@@ -36,13 +42,29 @@ def inner(experiment: Experiment) -> set[str]:
     for stack in experiment.stacks.values():
         if not isinstance(stack, Bare):
             stacks.update(parts(stack))
+    stacks.update(_journal_names(experiment))
     return (stacks & experiment.stacks.keys()) - {name for name, _ in _units(experiment)} - experiment.devices.keys()
 
 
+def _journal_names(experiment: Experiment) -> set[str]:
+    """Returns the names that an experiment gives as places of the journal, also those of its matrix."""
+    names = {experiment.settings.external_journal}
+    for key, values in experiment.matrix.items():
+        if key.endswith("filesystem.journal"):
+            names.update(value for value in values if isinstance(value, str))
+        if key.endswith("filesystem"):
+            names.update(value.get("journal") for value in values if isinstance(value, dict))
+    return {name for name in names if name}
+
+
 def build(experiment: Experiment, name: str) -> ResolvedStack:
-    """Resolves a stack. Raises SpecProblems."""
+    """Resolves a stack, and what its filesystem's journal is on. Raises SpecProblems."""
     resolved_stack = ResolvedStack()
-    resolved_stack.node, resolved_stack.capacity = _StackResolver(experiment, resolved_stack).stack(name, ())
+    resolver = _StackResolver(experiment, resolved_stack)
+    resolved_stack.node, resolved_stack.capacity = resolver.stack(name, ())
+    resolved_stack.own_devices = len(resolved_stack.devices)
+    if journal := experiment.settings.external_journal:
+        resolved_stack.journal = resolver.journal(journal, name)
     return resolved_stack
 
 
@@ -66,6 +88,27 @@ class _StackResolver:
         if isinstance(table, Md):
             return self.array(name, table, (*above, name))
         return self.volume(name, table, (*above, name))
+
+    def journal(self, name: str, stack: str) -> documents.Node:
+        """Returns the node of the device or stack with the journal of the filesystem on `stack`."""
+        path = f"{JOURNAL}.journal"
+        names = self._expand_name(name, path)
+        if names == [MISSING] or len(names) > 1:
+            raise problems.fail(path, f"{name!r} is not one device; allowed: {problems.listing([*names, INTERNAL])}")
+        if name == stack:
+            raise problems.fail(path, f"{name!r} is the stack with the filesystem itself: write {INTERNAL!r}")
+        if name in self.disks:
+            node, size = self.disk(name, "journal", path)
+        elif name in self.used:
+            raise problems.fail(path, f"{name!r} is used twice: in {self.used[name]!r} and in 'journal'")
+        else:
+            node, size = self.stack(name, (stack,))
+        if any(kind in CACHES for kind, _ in documents.arrays_and_volumes(node)):
+            raise problems.fail(path, f"{name!r} is a cache: expected a device, an array or a logical volume")
+        if size < LEAST_JOURNAL:
+            least = units.format_size(LEAST_JOURNAL)
+            raise problems.fail(path, f"{name!r} has {units.format_size(size)}, expected at least {least}")
+        return node
 
     def disk(self, name: str, owner: str, path: str) -> tuple[documents.Node, int]:
         if name in self.used:

@@ -159,11 +159,17 @@ Names = Annotated[  # Names, or one name
 ]
 
 
+INTERNAL = "internal"  # Value of `journal`: the journal is on the stack itself
+JournalPlace = Annotated[str, _text(NAME.fullmatch, "'internal', or the name of a device or a stack"), NON_EMPTY]
+
+
 class Filesystem(ExperimentTable):
-    """A filesystem with the time between its journal's commits."""
+    """A filesystem with the time between its journal's commits, and where its journal is."""
 
     type: Literal["ext3", "ext4", "xfs"]
     commit: Annotated[Seconds, Field(gt=0)] | None = None
+    journal: JournalPlace | None = None
+    """`internal`, or the device or stack with the external journal (ext4) or the log (XFS). Then each fsync commits."""
 
 
 class Host(ExperimentTable):
@@ -229,6 +235,16 @@ class Settings(QueueKeys):
                 return commit or COMMITS[kind]
             case kind:
                 return COMMITS.get(kind)
+
+    @property
+    def journal(self) -> str | None:
+        """Where the journal is: a device or a stack, or `internal`. None if the experiment does not say it."""
+        return self.filesystem.journal if isinstance(self.filesystem, Filesystem) else None
+
+    @property
+    def external_journal(self) -> str | None:
+        """The device or stack that has the journal; None if the journal is on the stack itself."""
+        return None if self.journal == INTERNAL else self.journal
 
 
 class Lab(ExperimentTable):

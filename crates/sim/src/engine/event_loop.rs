@@ -5,7 +5,6 @@ use crate::bio::{Flags, Op};
 use crate::error::SimError;
 use crate::events::{Event, EventKind, Time};
 use crate::metrics::JobMetrics;
-use crate::task::CommitStep;
 use crate::task::job::NextAction;
 
 /// Requests that a plug holds at most (block/blk-mq.c, `BLK_MAX_REQUEST_COUNT` of several queues).
@@ -90,6 +89,11 @@ impl Simulation {
         if task.blocked {
             if matches!(task.role, Role::Replay(_)) {
                 return self.run_replay(number);
+            }
+            if let Role::Journal(journal) = &mut task.role
+                && journal.take_timer(self.now)
+            {
+                return; // Nothing has become free
             }
             task.blocked = false;
             if !self.send_queued_bios(number) {
@@ -200,10 +204,7 @@ impl Simulation {
             }
             NextAction::Flush => {
                 task.flushing = true;
-                self.make_io(number, Op::Flush, 0, 0, Flags::DIRECT);
-                if self.send_queued_bios(number) {
-                    self.unplug(number);
-                }
+                self.begin_sync(number);
             }
             NextAction::Wait => {
                 task.batched = 0;
@@ -284,10 +285,8 @@ impl Simulation {
         match &mut task.role {
             Role::Job(job) => {
                 if op == Op::Flush {
-                    task.flushing = false;
-                    self.metrics.record_sync(start, self.now);
                     self.ios.remove(io);
-                    return self.wake_job(number);
+                    return self.end_flush(number, start);
                 }
                 if let Some(reader) = &mut job.reader {
                     let is_awaited = reader.end_bio(io);
@@ -303,7 +302,8 @@ impl Simulation {
                     self.wake_job(number);
                 }
             }
-            Role::Journal(_) => {
+            Role::Journal(journal) => {
+                journal.in_flight = false;
                 self.ios.remove(io);
                 self.events.schedule(self.now, Event::task(number));
             }
@@ -311,54 +311,6 @@ impl Simulation {
             Role::Flusher => self.end_flusher_io(io),
             // Bios of workers are owned by their targets.
             Role::Worker { .. } => unreachable!("workers own no I/O"),
-        }
-    }
-
-    /// A job has changed the file, so the journal has something to commit.
-    pub(super) fn mark_file_changed(&mut self) {
-        let Some(number) = self.journal else { return };
-        let Role::Journal(journal) = &mut self.tasks[number as usize].role else { return };
-        match journal.step {
-            CommitStep::Idle => {
-                let due = self.now + journal.interval;
-                journal.step = CommitStep::Due(due);
-                self.events.schedule(due, Event::task(number));
-            }
-            CommitStep::Due(_) | CommitStep::Metadata => {}
-            _ => journal.changed_at = journal.changed_at.or(Some(self.now)),
-        }
-    }
-
-    /// The journal's next step; each begins when the previous one is done.
-    #[inline(never)]
-    fn run_journal(&mut self, number: u32) {
-        let now = self.now;
-        let Role::Journal(journal) = &mut self.tasks[number as usize].role else { return };
-        let flags = Flags::SYNC.with(Flags::METADATA);
-        let (step, io) = match journal.step {
-            CommitStep::Idle => return,
-            CommitStep::Due(time) if now < time => return,
-            CommitStep::Due(_) => (CommitStep::Metadata, Some((Op::Write, 8192, flags))),
-            CommitStep::Metadata => (CommitStep::PreFlush, Some((Op::Flush, 0, flags))),
-            CommitStep::PreFlush => (CommitStep::Commit, Some((Op::Write, 4096, flags.with(Flags::FUA)))),
-            CommitStep::Commit => (CommitStep::Idle, None),
-        };
-        journal.step = step;
-        if let Some((op, bytes, flags)) = io {
-            let sector = if op == Op::Write { journal.allocate_log(u64::from(bytes) / 512) } else { 0 };
-            self.make_io(number, op, sector, bytes, flags);
-            if self.send_queued_bios(number) {
-                self.unplug(number);
-            }
-        } else if let Some(since) = journal.changed_at.take() {
-            let due = (since + journal.interval).max(now);
-            journal.step = CommitStep::Due(due);
-            self.events.schedule(due, Event::task(number));
-        }
-        if step == CommitStep::PreFlush {
-            let mut waiters = std::mem::take(&mut self.journal_waiters);
-            waiters.wake_all(self);
-            self.journal_waiters = waiters;
         }
     }
 }

@@ -6,6 +6,7 @@
 
 mod buffered;
 mod event_loop;
+mod journal;
 mod replay;
 mod task;
 #[cfg(test)]
@@ -285,10 +286,15 @@ impl Simulation {
     }
 
     fn submit_task_io(&mut self, io: TaskIo, sector: u64, flags: Flags) -> u32 {
+        self.submit_to(self.top.target, io, sector, flags)
+    }
+
+    /// Queues a task's I/O at a target. Returns the number of the I/O.
+    fn submit_to(&mut self, target: u16, io: TaskIo, sector: u64, flags: Flags) -> u32 {
         let TaskIo { task, op, bytes, .. } = io;
         self.tasks[task as usize].io_pages = Time::from(bytes.div_ceil(PAGE_BYTES));
         let number = self.ios.add(io);
-        self.submit_new(task, (op, self.top.target, sector, bytes / 512), flags, Owner::Task(number));
+        self.submit_new(task, (op, target, sector, bytes / 512), flags, Owner::Task(number));
         number
     }
 }

@@ -3,8 +3,8 @@
 use super::{Limits, Simulation};
 use crate::events::Time;
 use crate::load::{Host, IO_URING_PER_CENT};
-use crate::task::Journal;
 use crate::task::job::JobState;
+use crate::task::journal::Journal;
 use crate::task::replay::ReplayState;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -35,7 +35,8 @@ pub struct Task {
     pub batched: u32,       // I/Os made in this system call
     pub blocked: bool,      // Whether it sleeps in a wait list with bios left in `work`
     pub sleeping: bool,     // Whether it waits for completions
-    pub flushing: bool,     // Whether it waits for its own flush
+    pub flushing: bool,     // Whether it waits in fsync
+    pub commits_next: bool, // Whether a commit follows its flush
     pub busy_until: Time,   // Until this time wake-ups have no effect
     pub io_ns: Time,        // Processor time of an I/O of one page of a job or a replay
     pub io_pages: Time,     // Pages of its last I/O
@@ -57,6 +58,7 @@ impl Task {
             blocked: false,
             sleeping: false,
             flushing: false,
+            commits_next: false,
             busy_until: 0,
             io_ns: 0,
             io_pages: 0,

@@ -164,14 +164,22 @@ impl StackBuilder<'_> {
     }
 }
 
-/// Builds a stack: its targets, the lowest first, and the one on top.
+/// What is built of a cell.
+pub struct BuiltStack {
+    pub targets: Vec<Box<dyn Target>>, // All targets, those of a stack from the lowest up
+    pub top: Child,                    // What jobs submit to
+    pub journal: Option<Child>,        // What the journal is on, if that is not the stack
+}
+
+/// Builds a stack, and what the journal is on.
 pub fn build(
-    stack: &Node, devices: &[Device], context: &BuildContext,
-) -> Result<(Vec<Box<dyn Target>>, Child), SimError> {
+    stack: &Node, journal: Option<&Node>, devices: &[Device], context: &BuildContext,
+) -> Result<BuiltStack, SimError> {
     let used = vec![false; devices.len()];
     let mut builder = StackBuilder { devices, used, context, targets: Vec::new() };
     let top = builder.build_node(stack)?;
-    Ok((builder.targets, top))
+    let journal = journal.map(|node| builder.build_node(node)).transpose()?;
+    Ok(BuiltStack { targets: builder.targets, top, journal })
 }
 
 /// The reports of disks and of other targets.

@@ -1,6 +1,7 @@
 //! Cells for tests: throttled disks, arrays of them, jobs.
 
 mod any_stack;
+mod journal;
 
 use crate::build::build_simulation;
 use crate::cell::{Cell, Job, Level, Md, Node, ThrottledSpec};

@@ -161,6 +161,8 @@ def _alone(document: LabCellDocument, device: Mapping[str, Any], share: float | 
             "read_share": job["read_share"] if share is None else share,
             "read_sizes": job["read_sizes"] or job["write_sizes"],
             "write_sizes": job["write_sizes"] or job["read_sizes"],
+            # A device with a journal can be smaller than those of the stack.
+            "size": min(job["size"], device["bytes"] // job["align"] * job["align"]),
         }
         for job in document["alone"]
     ]

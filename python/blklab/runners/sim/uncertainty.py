@@ -67,6 +67,10 @@ SHORT_PAGE_SHARE = 0.05  # Of the time that short pages take, from which on they
 UNMEASURED = 0.3
 """The deviation of arrays that no measurement shows: what md's threads and locks cost there is a sum of steps."""
 
+COMMITS = 0.3
+"""The deviation of loads that wait for the commits of a filesystem's journal on disks with a model: as that of arrays
+which no measurement shows. The disks of the lab, which judge commits (reference/journals.toml), flush at no cost."""
+
 MEASURED_IOPS = 602_000
 """IOPS of the fastest array of flash disks in reference/: a RAID-1 of two (fio_runs.csv, `fast-raid1`)."""
 
@@ -188,6 +192,7 @@ def interval(
         STREAMS if reads_streams_of_mirrors(cell) else 0,
         SMALL_CACHE if has_small_cache(cell) else 0,
         _of_buffered_jobs(cell),
+        COMMITS if waits_for_commits(cell) else 0,
     )
     slow_host, fast_host = _of_processors(cell, outcome, of_thread)
     deviation = math.hypot(base_deviation, of_chance / outcomes.NORMAL)
@@ -428,6 +433,14 @@ def _of_buffered_jobs(cell: Cell) -> float:
         PARITY_STREAM if any(level in PARITIES for level in levels) else 0,
         SHARED_STREAM if any(not job.get("buffered") for job in jobs) else 0,
     )
+
+
+def waits_for_commits(cell: Cell) -> bool:
+    """Returns whether jobs wait for commits of a journal, on disks that are more than throttled."""
+    document = cell.document
+    syncs = any(job.get("fsync") or job.get("fsync_share") for job in document["jobs"])
+    has_models = any(device["model"]["kind"] != "throttled" for device in document["devices"])
+    return "journal" in document and syncs and has_models
 
 
 def _is_mirror(table: Mapping[str, Any]) -> bool:

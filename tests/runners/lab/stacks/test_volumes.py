@@ -270,6 +270,22 @@ def test_filesystems_are_made_for_the_stripes() -> None:
     assert "mkfs.xfs -q -f /dev/vda" in recorder.ran
 
 
+def test_filesystems_with_a_journal_elsewhere() -> None:
+    recorder = Recorder({"/sys/block/vdb/size": str(4 << 21)})
+    item = guest(recorder)
+    filesystem.create(item, "ext4", "/dev/vda", {"device": 0}, "/dev/vdb")
+    assert recorder.ran[1:] == [
+        "mkfs.ext4 -q -F -b 4096 -O journal_dev /dev/vdb",
+        "mkfs.ext4 -q -F -b 4096 -E lazy_itable_init=1,lazy_journal_init=1 -J device=/dev/vdb /dev/vda",
+        "mount -t ext4 -o noinit_itable /dev/vda /mnt",
+    ]
+    filesystem.create(item, "xfs", "/dev/vda", {"device": 0}, "/dev/vdb")
+    assert recorder.ran[-2:] == [
+        "mkfs.xfs -q -f -l logdev=/dev/vdb,size=1073741824 /dev/vda",
+        "mount -t xfs -o logdev=/dev/vdb /dev/vda /mnt",
+    ]
+
+
 def test_a_module_that_is_missing_is_named_with_its_kernel() -> None:
     answers = {"modprobe -q xfs": 1, "mkfs.xfs": 0, "mount": 32}
     recorder = Recorder({"/sys/block/vda/serial": "disk", "/sys/block/vda/queue/rotational": "0"})

@@ -117,7 +117,9 @@ def build(guest: GuestStack, document: LabCellDocument, serials: Sequence[str]) 
         if document["filesystem"] is None:
             return path
         kind = document["filesystem"]["type"]
-        return filesystem.create(guest, kind, path, document["stack"]) + "/data"
+        journal = document["filesystem"].get("journal")
+        journal_path = None if journal is None else _node(guest, journal, disks)
+        return filesystem.create(guest, kind, path, document["stack"], journal_path) + "/data"
     except GuestGone:
         raise
     except BlklabError as error:

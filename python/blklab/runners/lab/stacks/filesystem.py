@@ -11,8 +11,13 @@ MOUNT = "/mnt"
 BLOCK = 4096
 
 
-def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> str:
-    """Makes a filesystem, mounts it, and returns the directory. Raises BlklabError."""
+LARGEST_LOG = 1 << 30  # Bytes; XFS takes less than 2 GiB
+
+
+def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any], journal: str | None = None) -> str:
+    """Makes a filesystem, mounts it, and returns the directory; `journal` is the device with its journal, if that is
+    another one. Raises BlklabError.
+    """
     guest.load_modules(kind)
     stripe = geometry(node)
     if kind == "ext4":
@@ -20,12 +25,21 @@ def create(guest: GuestStack, kind: str, path: str, node: Mapping[str, Any]) -> 
         if stripe is not None:
             unit, many = stripe
             mkfs_options += [f"stride={unit // BLOCK}", f"stripe_width={unit // BLOCK * many}"]
-        guest.run("mkfs.ext4", "-q", "-F", "-b", str(BLOCK), "-E", ",".join(mkfs_options), path)
+        place = []
+        if journal is not None:
+            guest.run("mkfs.ext4", "-q", "-F", "-b", str(BLOCK), "-O", "journal_dev", journal)
+            place = ["-J", f"device={journal}"]
+        guest.run("mkfs.ext4", "-q", "-F", "-b", str(BLOCK), "-E", ",".join(mkfs_options), *place, path)
         # What mkfs left to be written in the background would be measured.
         options = ["-o", "noinit_itable"]
     else:
         options = []
         mkfs_options = [] if stripe is None else ["-d", f"su={stripe[0]},sw={stripe[1]}"]
+        if journal is not None:
+            sectors = int(guest.read(f"/sys/block/{journal.removeprefix('/dev/')}/size") or 0)
+            log_bytes = min(sectors * 512, LARGEST_LOG) // BLOCK * BLOCK
+            mkfs_options += ["-l", f"logdev={journal},size={log_bytes}"]
+            options = ["-o", f"logdev={journal}"]
         guest.run("mkfs.xfs", "-q", "-f", *mkfs_options, path)
     guest.run("mount", "-t", kind, *options, path, MOUNT)
     guest.undoing.append(lambda: guest.run("umount", MOUNT))
