@@ -33,7 +33,8 @@ def describe_plan(plan: LivePlan, times: SliceTimes, no_trace_reason: str) -> It
     yield from _describe_limit(plan, times, no_trace_reason)
     if plan.arrays:
         names = ", ".join(array.name for array in plan.arrays)
-        yield f"Arrays: {names}: if one becomes degraded or begins to sync, blklab restores and ends."
+        change = "its check ends" if plan.setting.while_checked else "begins to sync"
+        yield f"Arrays: {names}: if one becomes degraded or {change}, blklab restores and ends."
     yield (
         f"Afterwards, on Ctrl-C, on errors and after kill -9, the present values are restored. If blklab hangs for "
         f"{SILENCE_S:g} s, a second process kills it and restores them."
