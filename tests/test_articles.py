@@ -73,7 +73,7 @@ COMMANDS = list(dict.fromkeys(row.where.strip("`") for row in rows() if row.wher
 def test_a_command_shows_what_its_rows_say(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
-    for directory in ("tests", "examples"):
+    for directory in ("tests", "examples", "reference"):
         (tmp_path / directory).symlink_to(ROOT / directory)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "160")
