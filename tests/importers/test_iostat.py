@@ -171,3 +171,42 @@ def test_rows_without_a_device_column(tmp_path: Path) -> None:
     path.write_text(f"{head}\n10.0 0.0 40.0 0.0 1.0 5.0\n20.0 0.0 80.0 0.0 1.0 9.0\n\n" * 2)
     run = outcome(path, keep_first=True, device="unnamed-2")
     assert run.read.total_ios == 40
+
+
+def bare_line(reads: float, writes: float, *, with_directions: bool) -> str:
+    """A line of `iostat -mx | grep sda` with I/Os of 16 KiB."""
+    read_mb, write_mb = (rate * 16 / 1024 for rate in (reads, writes))
+    awaits = "20.00 22.00 10.00" if with_directions else "20.00"
+    figures = f"{reads:.2f} {writes:.2f} {read_mb:.2f} {write_mb:.2f} 32.00 2.40 {awaits} 4.10 55.00"
+    return f"sda   0.00  1.20 {figures}\n"
+
+
+@pytest.mark.parametrize("with_directions", [False, True])
+def test_a_series_of_one_device_without_headings(tmp_path: Path, with_directions: bool) -> None:
+    path = tmp_path / "cfq.txt"
+    rates = [(1, 1), (100, 20), (110, 30), (90, 10)]
+    path.write_text("".join(bare_line(*rate, with_directions=with_directions) for rate in rates))
+    batch, notes = imported(path)
+    assert notes[0].startswith(
+        f"{path}: no headings: taken for rrqm/s wrqm/s r/s w/s rMB/s wMB/s avgrq-sz avgqu-sz await "
+    )
+    ((_, run),) = runs(batch)
+    assert (run.read.iops, run.write.iops) == (100, 20)
+    assert run.read.bw_bytes == pytest.approx(100 << 14, rel=0.01)
+    assert run.read.clat_ns.mean == (22e6 if with_directions else 20e6)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "sda 1 2 3 4 5 6 7 8 9 10 11\n" * 5,  # Sizes that are not those of the bytes
+        bare_line(100, 20, with_directions=False) * 2,  # Too few
+        "sda 0 0 0 0 0 0 0 0 0 0 0\n" * 5,
+        bare_line(100, 20, with_directions=False) * 3 + bare_line(100, 20, with_directions=False).replace("sda", "sdb"),
+    ],
+)
+def test_lines_that_are_not_those_of_iostat_are_not_guessed(tmp_path: Path, lines: str) -> None:
+    path = tmp_path / "numbers.txt"
+    path.write_text(lines)
+    with pytest.raises(BlklabError, match="unknown format"):
+        imported(path)

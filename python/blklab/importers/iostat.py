@@ -4,6 +4,9 @@ Columns are found by name, in any order; decimals may have commas. I/Os are rate
 reports. Latencies are `await`: means, in queue and device. The interval is the distance of timestamps (`-t`), otherwise
 the interval of a command line in the text, otherwise a second. The first report covers the time since boot and is
 skipped, unless the text shows `iostat -y`, or `--keep-first` is given.
+
+Lines of one device without any headings, as `grep sda` leaves them, have the columns of sysstat 8 to 11 if the mean
+size of their I/Os is that of their bytes.
 """
 
 import re
@@ -81,6 +84,38 @@ _VALUE = re.compile(r"(\d{1,18}(?:[.,]\d{1,9})?)([kKMGT%]?)")
 _SCALES = {"": 1, "%": 1, "k": 1024, "K": 1024, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
+BARE_COLUMNS = {  # Columns by the number of figures of a line: sysstat 8 and 9, then to 11.5 (iostat.c)
+    11: "rrqm/s wrqm/s r/s w/s {read} {write} avgrq-sz avgqu-sz await svctm %util",
+    13: "rrqm/s wrqm/s r/s w/s {read} {write} avgrq-sz avgqu-sz await r_await w_await svctm %util",
+}
+BYTE_COLUMNS = {SECTOR: ("rsec/s", "wsec/s"), 1024: ("rkB/s", "wkB/s"), 1 << 20: ("rMB/s", "wMB/s")}
+"""Headings of bytes per second in lines without any, by their unit."""
+
+BARE_LINES = 3  # Fewest lines without headings
+BARE_SAMPLE = 100  # Lines that are looked at
+BARE_ERROR = 0.1  # Most that the bytes of such lines may differ from the sizes of their I/Os: two decimals are printed
+
+
+def find_missing_headings(text: str) -> list[str]:
+    """Returns the headings of a text that has only lines of one device; none if these are not lines of iostat.
+
+    `avgrq-sz` is the mean size in sectors, so it tells the unit of the bytes, and whether the columns are these.
+    """
+    rows = [line.split() for line in text.split("\n", BARE_SAMPLE)[:BARE_SAMPLE] if line.strip()]
+    if len(rows) < BARE_LINES or len({row[0] for row in rows}) > 1 or len({len(row) for row in rows}) > 1:
+        return []
+    columns = BARE_COLUMNS.get(len(rows[0]) - 1)
+    if columns is None or not all(_VALUE.fullmatch(word) for row in rows for word in row[1:]):
+        return []
+    figures = [[float(word.rstrip("kKMGT%").replace(",", ".")) for word in row[1:9]] for row in rows]
+    sized_bytes = sum((reads + writes) * sectors * SECTOR for _, _, reads, writes, _, _, sectors, _ in figures)
+    moved = sum(row[4] + row[5] for row in figures)
+    for unit, (read, write) in BYTE_COLUMNS.items():
+        if sized_bytes and abs(moved * unit / sized_bytes - 1) < BARE_ERROR:
+            return ["Device", *columns.format(read=read, write=write).split()]
+    return []
+
+
 @dataclass
 class IostatReport:
     line: int
@@ -101,8 +136,9 @@ class IostatText:
         self.skips_boot = False  # Whether that command line has `-y`
         self._file = file
         self._report: IostatReport | None = None
-        self._columns: list[str] = []
-        self._kind = ""
+        self.missing_headings = [] if "%util" in file.text else find_missing_headings(file.text)
+        self._columns: list[str] = self.missing_headings
+        self._kind = "devices" if self.missing_headings else ""
         self._rows = self._rows_unnamed = 0
         self._headers = file.text.count("%util")
         for line_number, line in enumerate(file.text.split("\n"), 1):
@@ -232,7 +268,9 @@ def _seconds(time: "re.Match[str]") -> int:
 
 
 def matches(file: ImportFile) -> bool:
-    """Returns whether there is a table of `iostat -x` in a text."""
+    """Returns whether there is a table of `iostat -x` in a text, or lines of one without its headings."""
+    if "%util" not in file.text:
+        return bool(find_missing_headings(file.text))
     lines = file.text.split("\n")
     return any("%util" in line and ("r/s" in line or "aqu-sz" in line) and "|" not in line for line in lines)
 
@@ -246,6 +284,8 @@ def read(source: ImportSource) -> ImportResult:
 def _run(file: ImportFile, text: IostatText, source: ImportSource) -> tuple[ImportedRun, list[str]]:
     reports = list(text.reports)
     notes = []
+    if text.missing_headings:
+        notes.append(f"{file.location}: no headings: taken for {' '.join(text.missing_headings[1:])}")
     if not (text.skips_boot or source.keep_first):
         if len(reports) == 1:
             raise BlklabError(
