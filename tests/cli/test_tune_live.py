@@ -99,7 +99,7 @@ def test_the_limit_ends_it_with_what_was_found(run: Run, array: Machine, load: L
     load.update = slow_down  # type: ignore[method-assign]
     result = run(*LIVE)
     assert result.status == 1
-    assert "blklab: error: with read_ahead_kb 128, the mean latency was 400 ms, above --p99-below 100 ms" in result.err
+    assert "blklab: error: with read_ahead_kb 128, the latency was 400 ms, above --p99-below 100 ms" in result.err
     assert "read_ahead_kb" in result.out
     assert value_of(array, "md0/queue/read_ahead_kb") == "1024"
     assert "planned" not in run("runs", "list").out
@@ -196,5 +196,5 @@ def test_what_a_killed_tuning_left_is_restored_first(run: Run, array: Machine) -
     (state / "journal-4999999-x.jsonl").write_text(f"{json.dumps(owner)}\n{json.dumps(entry)}\n")
     assert "a killed or running blklab has changed settings" in run(*LIVE, "--plan").out
     result = run(*LIVE)
-    assert "warning: restored after a killed run: md0: restored read_ahead_kb=512" in result.err
+    assert "warning: after a killed run: md0: restored read_ahead_kb=512" in result.err
     assert "as is (512)" in result.err

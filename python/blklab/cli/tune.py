@@ -182,16 +182,18 @@ def _tune_live(arguments: TuneArguments) -> None:
         document = {**plan.as_dict(times), "latency": "mean" if obstacle else "p99"}
         common.emit(document, arguments.as_json, lambda console: _print_lines(console, lines))
         return
-    with tuner.claim_host(roots) as restored:
-        for message in restored:
-            common.warn(f"restored after a killed run: {message}")
+    with tuner.claim_host(roots) as report:
+        for message in report.done:
+            common.warn(f"after a killed run: {message}")
+        for problem in report.problems:
+            common.warn(problem)
         plan, times = _make_plan(arguments, total_ns, limit_ns)
         live_tuner = tuner.LiveTuner(plan, times, roots)
         obstacle = NO_TRACE if arguments.no_trace else ""
         with ExitStack() as stack:
             if not arguments.no_trace:
                 try:
-                    live_tuner.trace = stack.enter_context(record_latencies(plan.targets, times.interval_ns, roots))
+                    live_tuner.trace = stack.enter_context(record_latencies(plan.targets, times.window_ns, roots))
                 except BlklabError as error:
                     obstacle = describe_obstacle(error)
             for line in plan_report.describe_plan(plan, times, obstacle):
@@ -201,13 +203,22 @@ def _tune_live(arguments: TuneArguments) -> None:
                 stack.close()  # A trace that shows nothing costs as well
             campaign = _run_slices(arguments, live_tuner)
     common.tell(f"stored as campaign {campaign}: blklab tune {campaign}, blklab report {campaign}")
-    _show_tuning(arguments, str(campaign))
+    try:
+        _show_tuning(arguments, str(campaign))
+    except BlklabError as error:
+        if live_tuner.ended is None:
+            raise
+        common.warn(str(error))
     if live_tuner.ended is not None:
         raise live_tuner.ended
 
 
 def _check_live_options(arguments: TuneArguments) -> tuple[int, int]:
     """Return the time and the limit, ns. Raises UsageError for what is missing."""
+    from blklab.compare.metrics import metric_name
+
+    if arguments.metric is not None:
+        metric_name(arguments.metric)  # Raises: not after hours of measuring
     if not arguments.names:
         raise UsageError("--live: expected a device: a whole disk or an md array, such as /dev/md0")
     if len(arguments.settings) != 1:
@@ -245,12 +256,13 @@ def _run_slices(arguments: TuneArguments, live_tuner: "LiveTuner") -> int:
                 live_tuner.tell = tell
                 live_tuner.run(experiment.cells, ledger)
         except KeyboardInterrupt:
-            number = ledger.campaign_number
-            if not ledger.results:
-                raise KeyboardInterrupt("the present values are restored") from None
-            raise KeyboardInterrupt(
-                f"the present values are restored; finished slices are stored: blklab tune {number}"
-            ) from None
+            state = "the present values are restored"
+            if live_tuner.unrestored:
+                names = ", ".join(sorted(live_tuner.unrestored))
+                state = f"{names}: the former value is not restored: run `blklab restore`"
+            if ledger.results:
+                state += f"; finished slices are stored: blklab tune {ledger.campaign_number}"
+            raise KeyboardInterrupt(state) from None
     return ledger.campaign_number
 
 

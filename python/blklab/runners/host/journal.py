@@ -128,8 +128,8 @@ class HostJournal:
         return self._add({"directory": asdict(DirectoryEntry(str(parent), name, kind, point))})
 
     def done(self, number: int) -> None:
-        """Records that an entry is undone."""
-        self._write({"done": number})
+        """Records that an entry is undone. Raises BlklabError; `restore` then undoes it again, which does no harm."""
+        self._write({"done": number}, "so `blklab restore` will restore these values again")
         self._open.pop(number, None)
 
     def list_changed_owners(self) -> set[str]:
@@ -143,10 +143,10 @@ class HostJournal:
         self._open[number] = owner
         return number
 
-    def _write(self, entry: Mapping[str, Any]) -> None:
+    def _write(self, entry: Mapping[str, Any], consequence: str = "so nothing is changed") -> None:
         # ASCII: a name that is no UTF-8 comes from the kernel with surrogates.
         line = (json.dumps(entry) + "\n").encode("ascii")
-        with SystemErrors(BlklabError, self.path, ": cannot write the journal, so nothing is changed"):
+        with SystemErrors(BlklabError, self.path, f": cannot write the journal, {consequence}"):
             if os.write(self._file, line) != len(line):
                 raise OSError(28, "No space left on device")
             os.fsync(self._file)

@@ -15,7 +15,8 @@ from blklab.errors import BlklabError, EnvironmentLacks, UsageError
 from blklab.outcome import ChangedSetting
 from blklab.runners.host import journal as journals
 from blklab.runners.host.journal import HostJournal
-from blklab.system.identity import BlockDevice, of_node
+from blklab.system.child_process import signals_held_back
+from blklab.system.identity import BlockDevice, of_node, same_disk
 from blklab.system.layers import SysfsLayer
 from blklab.system.roots import Roots, entries, open_descriptor, read_text
 
@@ -239,15 +240,44 @@ def _put_back_after(plan: Mapping[BlockDevice | None, Sequence[str]], journal: H
         cause = error
         raise
     finally:
-        for number, device, values in reversed(journal_entries):
-            failures = put_back(device, values, roots)
-            if not failures:
-                journal.done(number)
-            problems += failures
+        with signals_held_back():  # A second Ctrl-C must not end it halfway
+            problems += _put_back_all(journal_entries, journal)
         if problems:
             if cause:
                 problems.insert(0, str(cause))
             raise BlklabError(f"{'; '.join(problems)}; run `blklab restore` to try again") from cause
+
+
+def _put_back_all(
+    journal_entries: Sequence[tuple[int, BlockDevice | None, dict[str, str]]], journal: HostJournal
+) -> list[str]:
+    """Restores the values of all devices, the last first, and then records it; returns messages about what failed.
+
+    The journal comes last: its disk can be slow, or full, because of a value that is still set.
+    """
+    problems: list[str] = []
+    restored = []
+    for number, device, values in reversed(journal_entries):
+        failures = _find_other_disk(device, journal.roots) or put_back(device, values, journal.roots)
+        if not failures:
+            restored.append(number)
+        problems += failures
+    for number in restored:
+        try:
+            journal.done(number)
+        except BlklabError as error:
+            problems.append(str(error))
+    return problems
+
+
+def _find_other_disk(device: BlockDevice | None, roots: Roots) -> list[str]:
+    """Returns a message if another disk has the name of a device now: its settings are not ours."""
+    if device is None or not device.node.exists():
+        return []
+    present = of_node(device.node, roots)
+    if same_disk(device, present):
+        return []
+    return [f"{device.name}: not restored: another disk has this name now ({present.id or 'without an id'})"]
 
 
 def _values(device: BlockDevice | None, keys: Sequence[str], roots: Roots) -> dict[str, str]:

@@ -20,10 +20,13 @@ class Load:
     def __init__(self, roots: Roots, names: dict[str, str]) -> None:
         self.names = names  # `major:minor` by name
         self.mean_ms = 2  # Of an I/O
-        self.ios_each = 5  # I/Os between two updates
+        self.ios_each = 5  # Reads, and writes, between two updates
+        self.writes_each: int | None = None  # If it is not the same for writes
         self.in_flight = 0
         self._counts = dict.fromkeys(names, 0)
         self._ticks = dict.fromkeys(names, 0)
+        self._writes = dict.fromkeys(names, 0)
+        self._write_ticks = dict.fromkeys(names, 0)
         self._path = roots.proc / "diskstats"
         self.now_ns = 10**12
         self.update()
@@ -33,9 +36,14 @@ class Load:
         for name, number in self.names.items():
             self._counts[name] += self.ios_each
             self._ticks[name] += self.ios_each * self.mean_ms
+            writes = self.ios_each if self.writes_each is None else self.writes_each
+            self._writes[name] += writes
+            self._write_ticks[name] += writes * self.mean_ms
             ios, ticks = self._counts[name], self._ticks[name]
+            written, write_ticks = self._writes[name], self._write_ticks[name]
             major, minor = number.split(":")
-            columns = [ios, 0, 8 * ios, ticks, ios, 0, 8 * ios, ticks, self.in_flight, 0, 2 * ticks]
+            columns = [ios, 0, 8 * ios, ticks, written, 0, 8 * written, write_ticks]
+            columns += [self.in_flight, 0, ticks + write_ticks]
             lines.append(" ".join([major, minor, name, *map(str, columns)]))
         new = self._path.with_name("diskstats.new")
         new.write_text("\n".join(lines) + "\n")

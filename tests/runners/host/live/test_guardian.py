@@ -1,5 +1,6 @@
 """The guardian restores what a tuning process leaves that is killed or hangs."""
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -80,7 +81,7 @@ def test_stopped(array: Machine, load: Load) -> None:
         _, messages = process.communicate()
         assert process.returncode == -signal.SIGKILL
         wait_until(lambda: is_restored(array))
-    assert f"process {process.pid} (blklab tune --live) shows no life for 1 s: killed" in messages
+    assert f"process {process.pid} (blklab tune --live) showed no life for 1 s: killed" in messages
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -124,3 +125,16 @@ def test_a_guardian_that_does_not_start(array: Machine, monkeypatch: pytest.Monk
     monkeypatch.setattr(guardians, "PYTHON", ("/nonexistent",))
     with HostJournal(array.roots) as journal, pytest.raises(BlklabError, match="No such file"), Guardian(journal):
         pass
+
+
+def test_a_terminal_that_takes_no_more_does_not_delay_the_restoring(array: Machine, load: Load) -> None:
+    assert load.names
+    with tuning(array, silence_s=1.0) as process:
+        assert process.stderr is not None
+        pipe = os.open(f"/proc/self/fd/{process.stderr.fileno()}", os.O_WRONLY | os.O_NONBLOCK)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                os.write(pipe, b"x" * 4096)
+        os.close(pipe)
+        os.kill(process.pid, signal.SIGSTOP)
+        wait_until(lambda: is_restored(array))

@@ -142,6 +142,12 @@ def test_the_memory_of_stripes_is_told(array: Machine) -> None:
     assert plan.notes[0] == "stripe_cache_size 32768 takes 256 MiB of memory on md5, with 2 members"
 
 
+def test_a_stripe_cache_that_takes_the_memory_is_refused(array: Machine) -> None:
+    array.write(array.roots.proc, {"meminfo": "MemTotal: 900000 kB\nMemAvailable:   800000 kB\n"})
+    with pytest.raises(UsageError, match="32768 takes 256 MiB of memory on md5, more than a quarter of the 781 MiB"):
+        plan_for(array, "stripe_cache_size", ["32768"], "md5")
+
+
 def test_time_is_divided() -> None:
     two_hours = divide_time(7200 * SECOND, 2)
     assert (two_hours.slice_ns, two_hours.settle_ns, two_hours.blocks) == (30 * SECOND, 5 * SECOND, 120)

@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 from blklab.errors import BlklabError
+from blklab.runners.host.journal import HostJournal
 from blklab.runners.host.live.plan import LivePlan
 from blklab.runners.host.live.tuner import LiveTuner, claim_host, make_experiment
 from blklab.runners.host.live.watch import TracedLatency
+from blklab.runners.host.settings import apply_settings
 from tests.runners.host.live.conftest import MS, QUICK, Load, plan_for, value_of
 from tests.runners.host.live.tuned import MemoryLedger
 from tests.system.machine import Machine
@@ -117,7 +119,7 @@ def test_a_latency_above_the_limit_ends_it(array: Machine, load: Load) -> None:
 
     tuner.tell = slow_down_under_128
     tuner.run(make_experiment(plan, QUICK).cells, ledger)
-    assert "with read_ahead_kb 128, the mean latency was " in str(tuner.ended)
+    assert "with read_ahead_kb 128, the latency was " in str(tuner.ended)
     assert "above --p99-below 100 ms, in 2 successive intervals" in str(tuner.ended)
     assert_restored(array)
 
@@ -168,7 +170,7 @@ def test_two_tunings_exclude_each_other(array: Machine) -> None:
         claim_host(array.roots),
     ):
         pass
-    assert restored == []
+    assert (restored.done, restored.problems) == ([], [])
 
 
 class RecordedLatencies:
@@ -191,13 +193,125 @@ def test_latencies_of_a_trace(array: Machine, load: Load) -> None:
     tuner.trace = trace
     ledger = MemoryLedger()
     tuner.run(make_experiment(plan, QUICK).cells, ledger)
-    assert "the 99th percentile of the latency was 18 ms, above --p99-below 14 ms" in str(tuner.ended)
+    assert "the latency was 18 ms, above --p99-below 14 ms" in str(tuner.ended)
     ((_, finished_run),) = ledger.results
     latency = finished_run.outcome.read.clat_ns
     # The first interval settles; three count, with 2, 3 and 4 I/Os.
     assert latency.count == 9
     assert latency.p99 == pytest.approx(3e6 * (2 * 2 + 3 * 3 + 4 * 4) / 9)
     assert finished_run.outcome.write.clat_ns.mean == 2 * MS  # Without traced writes, that of the counters
+
+
+def test_slow_writes_that_the_trace_does_not_show_count(array: Machine, load: Load) -> None:
+    """A trace has no I/O that is longer than its window: the counters have."""
+    plan = plan_for(array, "read_ahead_kb", ["128"], limit_ms=100)
+    tuner = tuner_for(array, plan, load)
+    tuner.trace = RecordedLatencies()
+    ledger = MemoryLedger()
+
+    def slow_down(_state: str) -> None:
+        if ledger.results:
+            load.mean_ms = 3000
+
+    tuner.tell = slow_down
+    tuner.run(make_experiment(plan, QUICK).cells, ledger)
+    assert "above --p99-below 100 ms" in str(tuner.ended)
+    assert_restored(array)
+
+
+def test_writes_that_hang_while_reads_end_are_above_any_limit(array: Machine, load: Load) -> None:
+    plan = plan_for(array, "read_ahead_kb", ["128"], limit_ms=15)
+    tuner = tuner_for(array, plan, load)
+    ledger = MemoryLedger()
+
+    def hang_writes(_state: str) -> None:
+        if ledger.results:
+            load.writes_each = 0
+            (array.roots.sys / "block/md0/inflight").write_text("       1      500\n")
+
+    tuner.tell = hang_writes
+    tuner.run(make_experiment(plan, QUICK).cells, ledger)
+    assert "above --p99-below 15 ms" in str(tuner.ended)  # The limit is longer than an interval
+    assert_restored(array)
+
+
+def test_a_load_that_ends_ends_the_tuning(array: Machine, load: Load) -> None:
+    plan = plan_for(array, "read_ahead_kb", ["128"])
+    tuner = tuner_for(array, plan, load)
+    ledger = MemoryLedger()
+
+    def end_load(_state: str) -> None:
+        if ledger.results:
+            load.ios_each = 0
+
+    tuner.tell = end_load
+    tuner.run(make_experiment(plan, QUICK).cells, ledger)
+    assert "no I/O in a whole slice" in str(tuner.ended)
+    assert len(ledger.results) < len(make_experiment(plan, QUICK).cells)
+    assert_restored(array)
+
+
+def replace_sda(machine: Machine) -> None:
+    """Puts another disk in the place of sda, with a value of its own."""
+    sda = machine.roots.sys / "block/sda"
+    (sda / "diskseq").write_text("99\n")
+    (sda / "queue/nr_requests").write_text("200\n")
+
+
+def test_another_disk_of_the_same_name_is_not_changed(array: Machine) -> None:
+    plan = plan_for(array, "nr_requests", ["32"], "sda")
+    with (
+        HostJournal(array.roots) as journal,
+        pytest.raises(BlklabError, match="sda: not restored: another disk has this name now"),
+        apply_settings({"nr_requests": "32"}, plan.changed_layers, journal),
+    ):
+        replace_sda(array)
+    assert value_of(array, "sda/queue/nr_requests") == "200"
+
+
+def test_another_disk_ends_the_tuning(array: Machine, load: Load) -> None:
+    plan = plan_for(array, "nr_requests", ["32"], "sda")
+    tuner = tuner_for(array, plan, load)
+
+    def replace_under_the_present_value(state: str) -> None:
+        if "nr_requests as is" in state:
+            replace_sda(array)
+
+    tuner.tell = replace_under_the_present_value
+    with pytest.raises(BlklabError, match="sda: the disk is gone, or another one has its name now"):
+        tuner.run(make_experiment(plan, QUICK).cells, MemoryLedger())
+        raise tuner.ended or AssertionError
+    assert value_of(array, "sda/queue/nr_requests") == "200"
+
+
+def test_a_value_that_another_program_sets_ends_it(array: Machine, load: Load) -> None:
+    plan = plan_for(array, "read_ahead_kb", ["128"])
+    tuner = tuner_for(array, plan, load)
+
+    def meddle(state: str) -> None:
+        if "read_ahead_kb 128" in state:
+            (array.roots.sys / "block/md0/queue/read_ahead_kb").write_text("777\n")
+
+    tuner.tell = meddle
+    with pytest.raises(BlklabError, match="found 777, expected 128: another program changed it meanwhile"):
+        tuner.run(make_experiment(plan, QUICK).cells, MemoryLedger())
+        raise tuner.ended or AssertionError
+    assert_restored(array)
+
+
+def test_all_disks_are_restored_before_the_journal_is_written(array: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cannot_write(_journal: HostJournal, _number: int) -> None:
+        raise BlklabError("no space")
+
+    plan = plan_for(array, "nr_requests", ["32"])
+    monkeypatch.setattr(HostJournal, "done", cannot_write)
+    with (
+        HostJournal(array.roots) as journal,
+        pytest.raises(BlklabError, match="no space; no space"),
+        apply_settings({"nr_requests": "32"}, plan.changed_layers, journal),
+    ):
+        assert {value_of(array, f"{disk}/queue/nr_requests") for disk in ("sda", "sdb")} == {"32"}
+    assert {value_of(array, f"{disk}/queue/nr_requests") for disk in ("sda", "sdb")} == {"64"}
 
 
 class BlindTrace:

@@ -50,6 +50,9 @@ def find_problem(arrays: Iterable[Path], checked_names: Collection[str], roots: 
         md = node / "md"
         if not md.is_dir():
             return f"{name}: the array is gone"
+        metadata = read_text(md / "metadata_version") or ""
+        if metadata.startswith("external:") and not metadata.startswith("external:/"):
+            continue  # A container of IMSM or DDF has no data: its volumes are arrays by themselves
         state = read_text(md / "array_state") or ""
         if state not in WORKING_STATES:
             return f"{name}: found array_state {state}, expected an array in use"

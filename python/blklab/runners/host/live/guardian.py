@@ -131,6 +131,8 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     with suppress(OSError), open("/proc/self/comm", "w") as name:  # noqa: PTH123
         name.write("blklab-guardian")  # With another name, `killall python3` does not end it
+    with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:  # noqa: PTH123
+        score.write("-1000")  # Without memory, the kernel ends other processes first; only root may say so
     syslog.openlog("blklab")
     os.write(1, READY)
     sink = os.open(os.devnull, os.O_WRONLY)
@@ -141,19 +143,28 @@ def main() -> None:
 
 def guard(request: Any) -> int:
     """Watches the pipe on stdin until it ends; returns the exit status, 1 if a setting is not restored."""
+    journal = Path(request["journal"])
+    roots = Roots(**_paths(request))
+    silence_s = request["silence_s"]
     while True:
-        if not select.select([0], [], [], request["silence_s"])[0]:
-            if not is_changed(Path(request["journal"])):
+        if not select.select([0], [], [], silence_s)[0]:
+            if not is_changed(journal):
                 continue  # It may wait for the store: nothing is changed meanwhile
-            say(f"process {request['pid']} (blklab tune --live) shows no life for {request['silence_s']:g} s: killed")
-            kill(request["pid"], request["start"], Roots(**_paths(request)))
+            kill(request["pid"], request["start"], roots)
+            status, messages = undo(journal, roots)
+            messages.insert(
+                0, f"process {request['pid']} (blklab tune --live) showed no life for {silence_s:g} s: killed"
+            )
             break
         received = os.read(0, 1 << 16)
         if DONE in received:
             return 0
         if not received:
+            status, messages = undo(journal, roots)
             break
-    return undo(Path(request["journal"]), Roots(**_paths(request)))
+    for message in messages:  # Last: a terminal or a log that takes no more must not delay the restoring
+        say(message)
+    return status
 
 
 def is_changed(journal: Path) -> bool:
@@ -177,8 +188,12 @@ def kill(pid: int, start: int, roots: Roots) -> None:
         time.sleep(POLL_S)
 
 
-def undo(journal: Path, roots: Roots) -> int:
-    """Restores what a journal lists; tries again while its owner still ends, or a device is busy."""
+def undo(journal: Path, roots: Roots) -> tuple[int, list[str]]:
+    """Restores what a journal lists; returns the exit status, 1 if a value is not restored, and messages.
+
+    It waits for the owner of the journal as long as that lives: a process that waits for a disk ends when the disk
+    answers. Then it tries again for a minute, because a device can be busy.
+    """
     until = time.monotonic() + RESTORE_S
     report = RestoreReport()
     while journal.exists():
@@ -186,16 +201,13 @@ def undo(journal: Path, roots: Roots) -> int:
             report = restore(roots, only=journal)
         except BlklabError as error:
             report = RestoreReport(problems=[str(error)])
+        if report.running:
+            until = time.monotonic() + RESTORE_S
         if journal.exists() and time.monotonic() > until:
-            for problem in [*report.problems, *report.running]:
-                say(f"{problem}; run `blklab restore`")
-            return 1
+            return 1, [f"{problem}; run `blklab restore`" for problem in report.problems]
         time.sleep(POLL_S)
-    for line in report.done:
-        say(f"blklab tune --live ended early: {line}")
-    for problem in report.problems:
-        say(problem)
-    return 1 if report.problems else 0
+    messages = [f"blklab tune --live ended early: {line}" for line in report.done]
+    return (1 if report.problems else 0), [*messages, *report.problems]
 
 
 def say(message: str) -> None:

@@ -5,6 +5,7 @@ Sources of the bounds: block/blk-mq.c and blk-sysfs.c (nr_requests, read_ahead_k
 """
 
 import os
+import re
 import resource
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from blklab.experiment.sweep import AS_IS
 from blklab.runners.host import settings
 from blklab.runners.host.live.arrays import find_problem, list_arrays
 from blklab.runners.host.live.slices import SliceTimes
-from blklab.system.identity import BlockDevice, of_node, resolve
+from blklab.system.identity import BlockDevice, of_node, resolve, same_disk
 from blklab.system.layers import SysfsLayer, kind_of, layers
 from blklab.system.roots import Roots, read_text
 
@@ -39,8 +40,8 @@ class LiveSetting:
 PAGE_KB = resource.getpagesize() // 1024
 
 LIVE_SETTINGS: Mapping[str, LiveSetting] = {
+    # The counters of a disk do not show the wait for a free request, which both change: those of an array do.
     "scheduler": LiveSetting(of_array=False, metric="mean"),
-    # A disk's latency does not count the wait for a free request: the array's does.
     "nr_requests": LiveSetting(of_array=False, metric="mean", least=4, most=1 << 16),
     # It changes how large requests are, so their latencies do not compare.
     "read_ahead_kb": LiveSetting(of_array=True, metric="bw", least=0, most=1 << 20, in_steps_of=PAGE_KB),
@@ -51,6 +52,8 @@ LIVE_SETTINGS: Mapping[str, LiveSetting] = {
 }
 
 ONLY_ARRAYS = frozenset({"stripe_cache_size", "group_thread_cnt", "sync_speed_min", "sync_speed_max"})
+OF_QUEUES = frozenset({"scheduler", "nr_requests"})
+MOST_MEMORY = 0.25  # Largest share of the available memory that a stripe cache may take
 STRIPE_PAGE = 4096  # Bytes of a member in one stripe of the cache (raid5.h: a page)
 
 
@@ -83,6 +86,7 @@ class LivePlan:
     targets: tuple[BlockDevice, ...]  # What the user named: their I/O is measured
     layers: tuple[SysfsLayer, ...]  # The targets and all devices below them
     changed_layers: tuple[SysfsLayer, ...]  # Those with the setting
+    disks: tuple[BlockDevice, ...]  # The targets, and the devices with the setting, as they were found
     files: tuple[ChangedFile, ...]
     arrays: tuple[Path, ...]  # Directories in sysfs of the arrays that must stay complete
     limit_ns: int
@@ -98,6 +102,22 @@ class LivePlan:
     def name(self) -> str:
         """The name of the campaign: `live-scheduler-md0`."""
         return "-".join(["live", self.key, *(target.name for target in self.targets)])
+
+    def find_other_disk(self, roots: Roots) -> str:
+        """Returns a message if another disk has the name of one that was planned, or none has; otherwise nothing."""
+        for disk in self.disks:
+            if not disk.node.exists() or not same_disk(disk, of_node(disk.node, roots)):
+                return f"{disk.name}: the disk is gone, or another one has its name now"
+        return ""
+
+    def find_foreign_change(self, value: str) -> str:
+        """Returns a message if a file of the setting does not have this value, `as is` for the former one."""
+        for file in self.files:
+            expected = file.present if value == AS_IS else value
+            found = settings.current(file.path, self.key)
+            if not settings.is_same_value(self.key, expected, found):
+                return f"{file.path}: found {found}, expected {expected}: another program changed it meanwhile"
+        return ""
 
     def find_array_problem(self, roots: Roots) -> str:
         """Returns why nothing may be changed now; empty if it may."""
@@ -169,13 +189,14 @@ def make_plan(request: LiveRequest, roots: Roots) -> LivePlan:
     if not values:
         raise UsageError(f"--set {request.key}: {request.values[0]} is the present value: name another one")
     if request.key == "stripe_cache_size":
-        notes += _describe_memory(max(map(int, values)), targets)
+        notes += _describe_memory(max(map(int, values)), targets, roots)
     plan = LivePlan(
         key=request.key,
         values=(AS_IS, *values),
         targets=tuple(targets),
         layers=tuple(all_layers),
         changed_layers=tuple(changed_layers),
+        disks=(*targets, *(of_node(layer.disk, roots) for layer in changed_layers if layer.disk is not None)),
         files=tuple(files),
         arrays=tuple(list_arrays([*all_layers, *changed_layers])),
         limit_ns=request.limit_ns,
@@ -251,17 +272,25 @@ def _find_files(key: str, candidates: Sequence[SysfsLayer], roots: Roots) -> tup
 
 
 def _choose_metric(key: str, targets: Sequence[BlockDevice]) -> str:
-    if key == "nr_requests" and not all((target.node / "md").is_dir() for target in targets):
+    if key in OF_QUEUES and not all((target.node / "md").is_dir() for target in targets):
         return "iops"
     return LIVE_SETTINGS[key].metric
 
 
-def _describe_memory(most: int, targets: Sequence[BlockDevice]) -> list[str]:
+def _describe_memory(most: int, targets: Sequence[BlockDevice], roots: Roots) -> list[str]:
+    """Returns notes about the memory that a stripe cache takes. Raises UsageError if that is too much."""
     notes = []
+    match = re.search(r"^MemAvailable: +(\d+) kB$", read_text(roots.proc / "meminfo") or "", re.M)
+    available_mib = int(match[1]) >> 10 if match else None
     for target in targets:
         members = read_text(target.node / "md/raid_disks") or ""
         if members.isdigit():
             mib = most * STRIPE_PAGE * int(members) >> 20
+            if available_mib is not None and mib > MOST_MEMORY * available_mib:
+                raise UsageError(
+                    f"--set stripe_cache_size: {most} takes {mib:,} MiB of memory on {target.name}, more than a "
+                    f"quarter of the {available_mib:,} MiB that are available: name a smaller value"
+                )
             notes.append(
                 f"stripe_cache_size {most} takes {mib:,} MiB of memory on {target.name}, with {members} members"
             )

@@ -6,7 +6,7 @@ from blklab.experiment.sweep import AS_IS
 from blklab.runners.host.live.guardian import SILENCE_S
 from blklab.runners.host.live.plan import LivePlan
 from blklab.runners.host.live.slices import SliceTimes
-from blklab.runners.host.live.tuner import TOO_SLOW
+from blklab.runners.host.live.tuner import TOO_SLOW, silence_factor
 from blklab.units import format_duration
 
 
@@ -37,7 +37,7 @@ def describe_plan(plan: LivePlan, times: SliceTimes, no_trace_reason: str) -> It
         yield f"Arrays: {names}: if one becomes degraded or {change}, blklab restores and ends."
     yield (
         f"Afterwards, on Ctrl-C, on errors and after kill -9, the present values are restored. If blklab hangs for "
-        f"{SILENCE_S:g} s, a second process kills it and restores them."
+        f"{SILENCE_S * silence_factor(plan):g} s, a second process kills it and restores them."
     )
     for note in plan.notes:
         yield f"note: {note}"
@@ -60,6 +60,11 @@ def _describe_limit(plan: LivePlan, times: SliceTimes, no_trace_reason: str) -> 
             f"{interval}: blklab restores and ends."
         )
         yield f"    The mean, not the 99th percentile: {no_trace_reason}. The kernel's counters have no percentiles."
+        if plan.metric == "iops":
+            yield (
+                "    The counters of a disk do not show how long programs wait for a free request, which this setting "
+                "changes: name the array if there is one, or install blktrace."
+            )
     else:
         yield (
             f"Safety limit: the 99th percentile of the latency of {names}, recorded with blktrace, is above {limit} in "

@@ -26,6 +26,11 @@ class SliceTimes:
     interval_ns: int  # After each interval, the latency is compared with the limit
     blocks: int  # In each block, every value has one slice
 
+    @property
+    def window_ns(self) -> int:
+        """How far back a trace is looked at: more than an interval, whose length varies a little."""
+        return self.interval_ns * 3 // 2
+
     def total_ns(self, values: int) -> int:
         return self.slice_ns * self.blocks * values
 

@@ -25,7 +25,7 @@ from blklab.runners.host.live.guardian import SILENCE_S, Guardian
 from blklab.runners.host.live.plan import LivePlan
 from blklab.runners.host.live.slices import SliceTimes, shuffle_values
 from blklab.runners.host.live.watch import ENOUGH_IOS, LatencySource, SliceWatch
-from blklab.runners.host.restore import restore
+from blklab.runners.host.restore import RestoreReport, restore
 from blklab.runners.host.settings import apply_settings
 from blklab.store.series import FinishedRun
 from blklab.system.environment import environment
@@ -70,10 +70,10 @@ def make_experiment(plan: LivePlan, times: SliceTimes) -> ExperimentPlan:
 
 
 @contextmanager
-def claim_host(roots: Roots) -> Iterator[list[str]]:
+def claim_host(roots: Roots) -> Iterator[RestoreReport]:
     """Holds the lock of measurements on this host during the block, and first restores what a killed blklab left.
 
-    Gives messages about what was restored. Raises BlklabError if another blklab has the lock.
+    Gives what was restored. Raises BlklabError if another blklab has the lock.
     """
     try:
         lock = journals.lock("host", roots)
@@ -83,10 +83,17 @@ def claim_host(roots: Roots) -> Iterator[list[str]]:
         path = journals.lock_path("host", roots)
         raise BlklabError(f"another blklab is measuring or tuning on this host: wait until it ends ({path})") from None
     try:
-        report = restore(roots)
-        yield [*report.done, *report.problems]
+        yield restore(roots)
     finally:
         journals.release(lock)
+
+
+DISKS_IN_TIME = 10  # So many disks are changed, and restored, in a part of the time that counts as silence
+
+
+def silence_factor(plan: LivePlan) -> float:
+    """Returns how many times the usual time without a heartbeat is no sign of a process that hangs."""
+    return max(1.0, len(plan.files) / DISKS_IN_TIME)
 
 
 @dataclass
@@ -103,6 +110,7 @@ class LiveTuner:
     sleep: Callable[[float], object] = time.sleep
     clock: Callable[[], int] = time.monotonic_ns
     ended: BlklabError | None = None  # Why it ended before its time
+    unrestored: set[str] = field(default_factory=set)  # Devices whose values could not be restored
     _exceeded: int = field(default=0, init=False)
     _finished: int = field(default=0, init=False)
 
@@ -152,33 +160,44 @@ class LiveTuner:
         """
         journal = HostJournal(self.roots)
         try:
-            with journal, Guardian(journal, self.silence_s) as guardian:
-                for cell in cells:
-                    if ledger.begin(cell):
-                        result = self._measure_slice(cell, journal, guardian)
-                        ledger.end(cell, result)
-                        self._finished += 1
+            self._measure_slices(cells, ledger, journal)
         except BlklabError as error:
             if not journal.list_changed_owners():
                 error.details = (*error.details, "no setting stays changed")
             if not self._finished:
                 raise
-            self.ended = error
+            # The request was valid: a value that the kernel refuses later ends the tuning early, as anything else.
+            self.ended = BlklabError(str(error), *error.details) if isinstance(error, UsageError) else error
+        finally:
+            self.unrestored = journal.list_changed_owners()
+
+    def _measure_slices(self, cells: Sequence[Cell], ledger: Ledger, journal: HostJournal) -> None:
+        silence_s = self.silence_s * silence_factor(self.plan)
+        with journal, Guardian(journal, silence_s) as guardian:
+            for cell in cells:
+                if ledger.begin(cell):
+                    result = self._measure_slice(cell, journal, guardian)
+                    ledger.end(cell, result)
+                    self._finished += 1
 
     def _measure_slice(self, cell: Cell, journal: HostJournal, guardian: Guardian) -> FinishedRun:
         """Returns the figures of one slice. Raises BlklabError, and leaves no setting changed."""
-        self._check_arrays()
+        self._check_devices()
         guardian.beat()
         self._exceeded = 0
         value = cell.labels[self.plan.key]
         times = self.times
+        self._check_values(AS_IS)
         with apply_settings(cell.document["settings"], self.plan.changed_layers, journal) as changes:
             watch = self._watch()
             self._watch_for(times.settle_ns, watch, cell, guardian)
             watch.forget()
             self._watch_for(times.slice_ns - times.settle_ns, watch, cell, guardian)
             outcome = watch.make_outcome()
+            self._check_values(value)
         guardian.beat()
+        if not outcome.read.total_ios + outcome.write.total_ios:
+            raise BlklabError("no I/O in a whole slice: the load has ended, or the kernel does not count it any more")
         outcome.settings = changes
         if value != AS_IS and not changes:
             raise BlklabError(f"{self.plan.key}: was {value} already: another program changed it meanwhile")
@@ -186,7 +205,8 @@ class LiveTuner:
 
     def _watch(self) -> SliceWatch:
         names = [target.name for target in self.plan.targets]
-        return SliceWatch(names, self.plan.layers, self.roots, self.trace, self.clock)
+        guarded = list(dict.fromkeys(disk.name for disk in self.plan.disks))
+        return SliceWatch(names, self.plan.layers, self.roots, self.trace, self.clock, guarded)
 
     def _watch_for(self, length_ns: int, watch: SliceWatch, cell: Cell, guardian: Guardian) -> None:
         """Watches for a part of a slice, in intervals of nearly equal length."""
@@ -197,7 +217,7 @@ class LiveTuner:
             self.sleep(max(0, due_ns - self.clock()) / 1e9)
             latency_ns = watch.take()
             guardian.beat()
-            self._check_arrays()
+            self._check_devices()
             self._check_latency(latency_ns, cell)
             self._tell_state(cell, latency_ns)
 
@@ -211,8 +231,15 @@ class LiveTuner:
             f"about {format_duration(left_ns)} left"
         )
 
-    def _check_arrays(self) -> None:
-        problem = self.plan.find_array_problem(self.roots)
+    def _check_devices(self) -> None:
+        """Raises BlklabError if a disk is another one now, or an array is not complete and idle."""
+        problem = self.plan.find_other_disk(self.roots) or self.plan.find_array_problem(self.roots)
+        if problem:
+            raise BlklabError(problem)
+
+    def _check_values(self, value: str) -> None:
+        """Raises BlklabError if the setting does not have this value."""
+        problem = self.plan.find_foreign_change(value)
         if problem:
             raise BlklabError(problem)
 
@@ -227,6 +254,6 @@ class LiveTuner:
         value = cell.labels[self.plan.key]
         what = f"the present {self.plan.key}" if value == AS_IS else f"{self.plan.key} {value}"
         raise BlklabError(
-            f"with {what}, the {self._latency_kind} was {format_duration(latency_ns)}, above --p99-below "
+            f"with {what}, the latency was {format_duration(latency_ns)}, above --p99-below "
             f"{format_duration(self.plan.limit_ns)}, in {TOO_SLOW} successive intervals"
         )

@@ -1,7 +1,12 @@
 """What the devices do during a slice: differences of /proc/diskstats, and the latencies of a trace if there is one.
 
-/proc/diskstats has no percentiles: without a trace, the latency of an interval is the mean of its I/Os (the time of all
-I/Os divided by their number), of reads or of writes, whichever is slower. With a trace, it is their 99th percentile.
+The latency of an interval is the largest of these, of reads or of writes:
+
+- the mean of a device's I/Os: the time of all of them divided by their number, from /proc/diskstats;
+- with a trace, their 99th percentile. A trace sees only I/Os that begin and end in its window, so it is never alone;
+- if I/Os of a device are in flight and none ends, the time since one ended.
+
+Devices are those that the user named, and those whose setting is changed.
 """
 
 import time
@@ -18,7 +23,7 @@ from blklab.system import diskstats
 from blklab.system.diskstats import CpuTimes, DeviceActivity
 from blklab.system.identity import of_node
 from blklab.system.layers import SysfsLayer
-from blklab.system.roots import Roots
+from blklab.system.roots import Roots, read_text
 from blklab.units import SECTOR
 
 WAYS = ("read", "write")
@@ -57,6 +62,9 @@ class SliceWatch:
     roots: Roots
     trace: LatencySource | None = None
     clock: Callable[[], int] = time.monotonic_ns
+    guarded: Sequence[str] = ()  # The kernel's names of further devices whose latency counts
+    _stuck_ns: dict[tuple[str, str], int] = field(default_factory=dict, init=False)
+    _in_flight: dict[tuple[str, str], bool] = field(default_factory=dict, init=False)
     _deltas: CounterDeltas = field(init=False)
     _cpu_before: CpuTimes | None = field(init=False)
     _traced: dict[str, list[TracedLatency]] = field(init=False)
@@ -81,8 +89,7 @@ class SliceWatch:
     def take(self) -> float | None:
         """Ends an interval; returns its latency in ns: see the module. None without I/O.
 
-        If I/Os are in flight and none ends, the latency is the length of the interval. Raises BlklabError if a device
-        is gone, or the trace ended or does not show the I/O.
+        Raises BlklabError if a device is gone, or the trace ended or does not show the I/O.
         """
         began_ns = self._deltas.read_ns
         reading = diskstats.read(self.roots)
@@ -95,12 +102,12 @@ class SliceWatch:
         latencies = []
         ios = 0
         for point in self._deltas.points[first:]:
-            if point.source not in self.targets:
+            if point.source not in self.targets and point.source not in self.guarded:
                 continue
-            ios += point.read_ios + point.write_ios
+            if point.source in self.targets:
+                ios += point.read_ios + point.write_ios
             latencies += [latency for latency in (point.read_clat_ns, point.write_clat_ns) if latency is not None]
-            if not point.read_ios + point.write_ios and diskstats.of(reading, point.source).in_flight:
-                latencies.append(float(elapsed_ns))
+            latencies += self._find_hangs(point, diskstats.of(reading, point.source).in_flight, elapsed_ns)
         if self.trace is not None:
             traced = self.trace.take(elapsed_ns)
             percentiles = []
@@ -111,8 +118,30 @@ class SliceWatch:
             self._blind_intervals = self._blind_intervals + 1 if is_blind else 0
             if self._blind_intervals >= MOST_BLIND:
                 raise BlklabError("the trace does not show the I/O of the device; to go on without it, add --no-trace")
-            latencies = percentiles or latencies
+            latencies += percentiles
         return max(latencies, default=None)
+
+    def _find_hangs(self, point: SeriesPoint, in_flight: int, elapsed_ns: int) -> list[float]:
+        """Returns for how long reads, and writes, of a device are in flight without one that ends; none otherwise.
+
+        `in_flight` is the number of I/Os of both directions, for kernels that do not tell them apart.
+        """
+        words = (read_text(self.roots.sys / "class/block" / point.source / "inflight") or "").split()
+        if len(words) == len(WAYS) and all(word.isdigit() for word in words):
+            present = dict(zip(WAYS, map(int, words), strict=True))
+        else:
+            present = dict.fromkeys(WAYS, 0 if point.read_ios + point.write_ios else in_flight)
+        hangs = []
+        for way, ended in zip(WAYS, (point.read_ios, point.write_ios), strict=True):
+            key = point.source, way
+            was_in_flight = self._in_flight.get(key, not point.read_ios + point.write_ios)
+            self._in_flight[key] = present[way] > 0
+            if not ended and present[way] and was_in_flight:
+                self._stuck_ns[key] = self._stuck_ns.get(key, 0) + elapsed_ns
+                hangs.append(float(self._stuck_ns[key]))
+            else:
+                self._stuck_ns[key] = 0
+        return hangs
 
     @property
     def has_traced(self) -> bool:
