@@ -1,4 +1,4 @@
-"""`blklab tune --live` on a real kernel with a real array under load: everything is restored, whatever happens."""
+"""`blklab tune --live` on a real kernel with a real array under load: its setting is always restored."""
 
 import json
 import signal

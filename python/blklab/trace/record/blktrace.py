@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from blklab.errors import BlklabError, EnvironmentLacks
+from blklab.system import child_process
 from blklab.system.child_process import signals_held_back
 from blklab.trace.record.checks import RecordedDevice
 
@@ -146,6 +147,28 @@ def _watch(
         time.sleep(POLL if remaining is None else max(0.0, min(POLL, remaining)))
     late = seconds is not None and time.monotonic() - start_time >= seconds
     return "time" if late else "blktrace"
+
+
+PIPE_BUFFERS = ("-b", "128", "-n", "8")  # KiB and number of buffers of each CPU: small ones arrive soon
+
+
+def start_into_pipe(
+    blktrace: str, debugfs: str, devices: Iterable[RecordedDevice], errors: IO[str]
+) -> "subprocess.Popen[bytes]":
+    """Starts a blktrace that writes events to its stdout, a pipe, and messages to `errors`.
+
+    `stop` and `end` must follow.
+    """
+    options = ["-r", debugfs, *PIPE_BUFFERS, "-o", "-"]
+    for device in devices:
+        options += ["-d", device.path]
+    return subprocess.Popen(
+        child_process.command([blktrace, *options], death_signal="INT"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=errors,
+        start_new_session=True,
+    )
 
 
 def stop(process: "subprocess.Popen[bytes]") -> None:

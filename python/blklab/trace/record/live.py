@@ -13,16 +13,12 @@ from typing import IO, cast
 from blklab import _core
 from blklab.documents.profile import Profile
 from blklab.errors import BlklabError
-from blklab.system import child_process
 from blklab.system.layers import beneath, name_of
 from blklab.system.roots import Roots
 from blklab.trace.profile import PROFILES
-from blklab.trace.record.blktrace import end, failure, stop
+from blklab.trace.record.blktrace import end, failure, start_into_pipe, stop
 from blklab.trace.record.checks import RecordedDevice, check_apart, check_writable, find_devices, ready_blktrace
 from blklab.trace.record.recording import interrupt_on_signals
-
-BUFFERS = ("-b", "128", "-n", "8")  # KiB and number of buffers of each CPU: small ones arrive soon
-
 
 POLL = 0.05
 NOTHING = "nothing to write"  # How crates/trace begins the message about a device without I/O
@@ -72,16 +68,7 @@ def watch_devices(
         tempfile.TemporaryFile("w+", errors="replace") as errors,
     ):
         counters = [Path(debugfs) / "block" / device.name / "dropped" for device in devices]
-        device_options = []
-        for device in devices:
-            device_options += ["-d", device.path]
-        process = subprocess.Popen(
-            child_process.command([blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *device_options], death_signal="INT"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
+        process = start_into_pipe(blktrace, debugfs, devices, errors)
         try:
             with cast(IO[bytes], process.stdout) as output:
                 path = f"/proc/self/fd/{output.fileno()}"

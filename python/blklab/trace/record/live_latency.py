@@ -18,9 +18,8 @@ from blklab.system.identity import BlockDevice
 from blklab.system.mounts import mounts
 from blklab.system.roots import Roots
 from blklab.trace.profile import PROFILES
-from blklab.trace.record.blktrace import end, failure, stop
+from blklab.trace.record.blktrace import end, failure, start_into_pipe, stop
 from blklab.trace.record.checks import RecordedDevice, check_kernel, check_privileges, check_untraced, ready_blktrace
-from blklab.trace.record.live import BUFFERS
 
 
 def _list_recorded(targets: Sequence[BlockDevice]) -> list[RecordedDevice]:
@@ -88,20 +87,11 @@ def summarise_profile(profile: Profile, numbers: Sequence[str]) -> dict[str, lis
 def record_latencies(targets: Sequence[BlockDevice], interval_ns: int, roots: Roots) -> Iterator[LiveLatencies]:
     """Records the devices during the block. Raises UsageError, EnvironmentLacks or BlklabError."""
     devices = _list_recorded(targets)
-    device_options = []
-    for device in devices:
-        device_options += ["-d", device.path]
     with (
         ready_blktrace(devices, roots) as (blktrace, debugfs),
         tempfile.TemporaryFile("w+", errors="replace") as errors,
     ):
-        process = subprocess.Popen(
-            child_process.command([blktrace, "-r", debugfs, *BUFFERS, "-o", "-", *device_options], death_signal="INT"),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            start_new_session=True,
-        )
+        process = start_into_pipe(blktrace, debugfs, devices, errors)
         try:
             with cast(IO[bytes], process.stdout) as output:
                 live = _core.LiveTrace(str(Path("/proc/self/fd") / str(output.fileno())), interval_ns)
